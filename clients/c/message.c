@@ -121,8 +121,8 @@ static size_t value_bytes(const struct slipway_tensor *t, int64_t count)
     return n;
 }
 
-/* Returns the length of a serialized tensor. With the length known, the values are written directly
- * to the request. */
+/* Returns the length of a serialized tensor. Because the length is known in advance, the values can
+ * be written directly to the request. */
 static size_t tensor_bytes(const struct rt_bytes *head, const struct slipway_tensor *t, size_t n)
 {
     return head->n + (t->dtype == SLIPWAY_STRING ? n : n ? 1 + varint_size(n) + n : 0);

@@ -27,7 +27,7 @@ struct bench {
     bool no_check, json, progress, raw;
 
     struct rt_arena *arena;
-    struct cl_remote remote; /* only for the calls before the measurement */
+    struct cl_remote remote; /* used only for the calls before the measurement */
     struct slipway_model model;
     int n_shots;
     struct cl_shot shots[MAX_VARIANTS];

@@ -46,15 +46,15 @@ struct cl_flag_set {
 struct cl_usage {
     const char *command;  /* "predict" */
     const char *synopsis; /* text that follows the command in its usage line */
-    const char *about;    /* text of `--help`, whose lines end in \n */
+    const char *about;    /* text of `--help`; each line ends in \n */
     int min_words, max_words;
     const struct cl_flag_set *sets;
     int n_sets;
 };
 
-/* Parses the arguments into the structs of u->sets, and adds other arguments than flags to `words`.
- * Returns -1 if the command should run. Otherwise prints the help or an error, and returns the exit
- * status. */
+/* Parses the arguments into the structs of u->sets, and adds the arguments that are not flags to
+ * `words`. Returns -1 if the command should run. Otherwise prints the help or an error, and returns
+ * the exit status. */
 int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
                    struct cl_list *words);
 

@@ -71,7 +71,8 @@ enum rt_status cl_remote_metadata(struct cl_remote *r, const struct slipway_mode
 enum rt_status cl_remote_signature(struct cl_remote *r, const struct slipway_model *m,
                                    struct rt_arena *arena, const struct slipway_signature **out,
                                    struct rt_error *err);
-/* Reads the names of the server's models from its metrics, which only REST provides. */
+/* Reads the names of the server's models from the metrics page, which is available only over REST.
+ */
 enum rt_status cl_remote_models(struct cl_remote *r, struct rt_arena *arena, const char ***out,
                                 int *n, struct rt_error *err);
 

@@ -28,7 +28,7 @@ struct srv_cancellation {
 };
 
 /* Records that a writer has written `bytes` more bytes. Slow work counts as more bytes. Returns
- * whether the writer should continue, which is always true if `w` is NULL. */
+ * whether the writer should continue. If `w` is NULL, always returns true. */
 static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
 {
     if (!w || (!w->over && (w->spent += bytes) < SRV_CANCELLATION_CHECK_BYTES))

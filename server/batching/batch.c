@@ -32,9 +32,9 @@ static bool is_of(const struct rt_tensor_spec *spec, const struct rt_tensor *t)
     return same;
 }
 
-/* If a job failed with INVALID_ARGUMENT, appends the name of the first input whose shape does not
- * match the signature to the error message. The graph's error messages name nodes, which a client
- * does not know. */
+/* If a job failed with INVALID_ARGUMENT, extends the error message by the name of the first input
+ * whose shape does not match the signature. The graph's error messages name only nodes, and a
+ * client does not know the nodes. */
 static void name_input(struct srv_job *job)
 {
     const struct rt_signature *def = job->signature->def;

@@ -54,7 +54,7 @@ void srv_batch_run_job(struct srv_job *job, int64_t end_ns, const struct rt_wait
 bool srv_batch_has_large_outputs(const struct srv_job *job);
 
 /*
- * Returns whether `t` can be padded. It can then be merged with tensors that differ from it only in
+ * Returns whether `t` can be padded, and thus merged with tensors that differ from `t` only in
  * inner dimensions. Padding extends each inner dimension to the longest in the batch, and fills the
  * new elements with the tensor's first element. The rank is limited, as in TensorFlow Serving.
  */

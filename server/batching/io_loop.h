@@ -53,7 +53,7 @@ void srv_retirement_receive(struct srv_io_loop *io_loop, struct srv_message *mes
 struct srv_io_loop {
     struct srv_server *server;
     const char *entrypoint; /* value of the metric label "entrypoint": "REST" or "GRPC" */
-    /* index among the I/O loops of the server, which selects the thread's counters */
+    /* index among the I/O loops of the server; it selects the thread's counters */
     int index;
     _Atomic(struct srv_message *) mailbox;
     /* wakes the I/O loop to receive its messages; may be called on any thread */

@@ -26,10 +26,10 @@ struct srv_job {
     struct srv_io_loop *io_loop;
     struct srv_version *version; /* io_loop holds a handle to the version until the job has ended */
     const struct rt_model_signature *signature;
-    /* Slow work that a worker performs before the job is queued, or NULL. It decodes a long body,
-     * which sets `signature` and `feeds`, or it builds the plan of a dynamic callable, which sets
-     * `signature->call`. The function must set `prepare` to NULL. Afterwards the job is submitted
-     * again. Until then, `then` contains the transport's `done`. */
+    /* Slow work that a worker performs before the job is queued, or NULL. `prepare` decodes a long
+     * body and sets `signature` and `feeds`, or it builds the plan of a dynamic callable and sets
+     * `signature->call`. The function must set the member `prepare` to NULL. Afterwards the job is
+     * submitted again. Until then, `then` contains the transport's `done`. */
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
     struct srv_inference *inference; /* the request, if `prepare` needs it */

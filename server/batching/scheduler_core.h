@@ -66,7 +66,7 @@ struct srv_core_policy {
 };
 
 /* The queue of one callable, which may have several buckets. The limit on waiting batches applies
- * to the sum of these buckets. */
+ * to all these buckets together. */
 struct srv_core_queue {
     /* number of batches that the queued jobs will form, including incomplete batches */
     int64_t n_batches;
@@ -87,8 +87,8 @@ struct srv_core_bucket {
     bool is_small;
     /* whether the outputs of the last run were too large for an inline run */
     bool has_large_outputs;
-    /* Whether the bucket's jobs run in order of arrival. While one of them runs, no other job of
-     * the model queue runs. */
+    /* Whether the bucket's jobs run in order of arrival. While one of these jobs runs, no other job
+     * of the model queue runs. */
     bool alone;
     /* maximum number of rows of a batch; 0 means srv_core_policy.max_rows */
     int64_t max_rows;

@@ -32,7 +32,7 @@ enum {
     SRV_QUEUES_FACTOR = 4,
     SRV_MAX_GROUPS = RT_MAX_ACCELERATORS + 1,
     /* Maximum number of spare workers. A model queue with long runs takes another spare worker only
-     * while fewer than SRV_MAX_SPARES / 2 of them are busy. The others remain for idle model
+     * while fewer than SRV_MAX_SPARES / 2 spare workers are busy. The others remain for idle model
      * queues. */
     SRV_MAX_SPARES = 64,
 };
@@ -59,7 +59,8 @@ struct srv_worker {
     struct srv_core_batch *batch; /* the worker's current batch, or NULL */
     int64_t began_ns;             /* time at which the worker took the batch */
     /* Thread id of a spare worker, and whether the thread's priority was lowered. The kernel does
-     * not let a thread raise its priority again, so such a thread ends after its batch. */
+     * not let a thread raise its priority again, so a thread with a lowered priority ends after its
+     * batch. */
     int thread_id;
     bool is_lowered;
 };

@@ -50,9 +50,9 @@ enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const c
                                 struct rt_error *err);
 /* Parses the value of --timeout, a number of seconds from 0 to 86400, into milliseconds. */
 bool srv_parse_timeout(const char *text, int64_t *out_ms);
-/* Starts the time limit of this process, whose timer sends SIGALRM. Returns a flag that becomes
- * true after `ms` milliseconds, or never if `ms` is 0. The flag is for the functions that load or
- * run a model. May be called at most once. */
+/* Starts a timer for the time limit of this process. The timer sends SIGALRM. Returns a flag that
+ * becomes true after `ms` milliseconds, or never if `ms` is 0. The flag is for the functions that
+ * load or run a model. May be called at most once. */
 const _Atomic bool *srv_limit_time(int64_t ms);
 /* Prints "slipway COMMAND: CODE: text" to standard error and returns SRV_EXIT_FAILED. */
 int srv_command_failed(const char *command, const struct rt_error *err);

@@ -21,8 +21,8 @@
 #include "server/base/number.h"
 
 enum {
-    /* Number of calls that an I/O loop requests from the core in advance. This many are requested
-     * for each registered method, and for the other methods of each port. */
+    /* Number of calls that an I/O loop requests from the core in advance. The loop requests this
+     * number for each registered method, and for the unregistered methods of each port. */
     POSTED = 16,
     EVENTS_PER_TURN = 256,
     /* memory quota for connections, in addition to the quota for their messages */
@@ -49,8 +49,9 @@ static void post_calls(struct srv_io_loop *io_loop, struct srv_message *loop_mes
     }
 }
 
-/* Called in each turn. Cuts off stalled calls and calls the `look` functions of streams, at most
- * once per watch_ns nanoseconds unless the server no longer accepts calls. */
+/* Called in each turn. Cuts off stalled calls and calls the `look` functions of streams. Does so at
+ * most once per watch_ns nanoseconds, or in every turn after the server has stopped accepting
+ * calls. */
 static void look_around(struct srv_grpc_loop *loop)
 {
     bool ending = atomic_load(&loop->grpc->quiesced);
@@ -181,8 +182,9 @@ static enum rt_status make_ports(struct srv_grpc *g, struct rt_error *err)
     enum rt_status st = arena ? srv_grpc_arguments(o, quota, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
 
-    /* The quota is so large that the core never fails a stream because of it. server->in_flight
-     * does not include the bytes of incomplete messages, which grpc_frames.c limits. */
+    /* This quota is large enough that the core never fails a stream for exceeding it.
+     * server->in_flight does not include the bytes of incomplete messages. grpc_frames.c limits the
+     * number of these bytes. */
     grpc_resource_quota_resize(quota,
                                (size_t)(o->max_bytes_in_flight + max_arriving(o)) + QUOTA_EXTRA);
     g->n_ports = srv_admin_has_address(o) ? 2 : 1;

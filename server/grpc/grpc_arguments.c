@@ -10,8 +10,8 @@ enum {
      * When a connection ends, a core thread ends its calls one after another. Each call takes 30
      * microseconds, and the thread handles no other events meanwhile. */
     MAX_STREAMS = 1024,
-    /* Maximum time for a connection's TLS handshake and HTTP/2 settings. Then the connection is
-     * closed. */
+    /* Maximum time for a connection's TLS handshake and HTTP/2 settings. After this time, the
+     * connection is closed. */
     HANDSHAKE_MS = 10000,
     /* Keepalive pings detect and close connections whose clients vanished without closing them. */
     KEEPALIVE_MS = 60000,

@@ -205,8 +205,8 @@ static void end_call(struct srv_call *c)
     srv_list_remove(&c->link);
     srv_call_forget_socket(c);
     if (c->call) {
-        /* Only at the end of a call without a message does the core report whether the client
-         * cancelled it. */
+        /* For a call without a message, the core reports a cancellation by the client only at the
+         * end of the call. */
         if (c->came_empty && c->cancelled && c->code != RT_DEADLINE_EXCEEDED)
             c->code = RT_CANCELLED;
         report_to_metrics(c);

@@ -157,8 +157,8 @@ struct srv_call {
  * the message's slices, because every byte may have its own slice. srv_call_open returns the
  * status. */
 void srv_call_receive(struct srv_call *c);
-/* Inflates the message if it is compressed. Sets *out to a cursor over its slices, which is valid
- * until srv_call_drop_payload is called or the response is sent. */
+/* Inflates the message if it is compressed. Sets *out to a cursor over the message's slices. The
+ * cursor is valid until srv_call_drop_payload is called or the response is sent. */
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out);
 void srv_call_drop_payload(struct srv_call *c);
 /* Charges `bytes` to the budget of bytes in flight. `what` names the purpose of the bytes in an

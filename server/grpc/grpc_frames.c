@@ -446,8 +446,8 @@ static void find_tls(void)
     tls_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, free_tls);
 }
 
-/* Counts key updates. TLS 1.3 permits any number of them, and OpenSSL performs them without
- * reporting them. */
+/* Counts key updates. TLS 1.3 permits any number of key updates, and OpenSSL does not report them.
+ */
 static void on_message(int is_sent, int version, int type, const void *p, size_t n, SSL *tls,
                        void *arg)
 {

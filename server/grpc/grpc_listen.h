@@ -29,8 +29,8 @@ struct srv_listen_fd {
     bool is_secure; /* whether connections use the credentials of the server (TLS or ALTS) */
     /* path of the socket file, or "" for TCP */
     char path[sizeof((struct sockaddr_un *)0)->sun_path];
-    /* identity of the socket file, which the server removes at its end only if the path still
-     * refers to this file */
+    /* identity of the socket file; when the server stops, it removes the path only if the path
+     * still refers to this file */
     struct stat made;
 };
 struct srv_listener {

@@ -67,6 +67,6 @@ void srv_grpc_reflect(struct srv_call *c)
     c->state = x;
     rt_bytes_init(&x->response, MAX_RESPONSE);
     /* A response may be a thousand times as large as its request. The thread for large messages
-     * computes it, which also limits the rate of responses. */
+     * therefore computes the responses, one after another. */
     srv_call_detour(c, SRV_BACKGROUND_LARGE, compute, send);
 }

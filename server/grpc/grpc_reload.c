@@ -123,7 +123,7 @@ static void put_increase(struct rt_bytes *out, uint64_t v)
 }
 
 /* Writes the response to a successful reload: the code OK, and `remark` as the error message. If
- * the counters can no longer be read, the response contains none. */
+ * the counters can no longer be read, the response contains no counters. */
 static void write_response(struct srv_server *server, const struct reload *r, const char *remark,
                            struct rt_bytes *out)
 {

@@ -90,7 +90,8 @@ static void earn(struct srv_h2_frames *f, uint64_t n)
 
 static bool spend(struct srv_h2_frames *f, uint32_t n)
 {
-    /* n is at most `2^18`: one unit for a frame of less than 16 MiB, and one per 64 bytes of it */
+    /* n is at most `2^18`: one unit for a frame of less than 16 MiB, and one per 64 bytes of the
+     * frame */
     f->budget -= (int32_t)n;
     return f->budget >= 0;
 }

@@ -27,10 +27,10 @@
  *      |   block                                     |   may be parsed again                  |
  *      | any other frame                             | -1, and -1 for each 64 bytes           |
  *
- *    Therefore a peer whose calls have one small message each may cancel about 2,000 calls in one
- *    burst, all of its calls at a steady rate of 1,000 per second, and three of five calls at any
- *    rate. The bytes of a transfer refill what its window updates and pings spend. A body in frames
- *    of at least SRV_H2_LARGE_DATA bytes spends nothing.
+ * Therefore a peer whose calls have one small message each may cancel about 2,000 calls in one
+ * burst, all of its calls at a steady rate of 1,000 per second, and three of five calls at any
+ * rate. The bytes that the server sends refill the budget that the peer's window updates and pings
+ * for these bytes spend. A body in frames of at least SRV_H2_LARGE_DATA bytes spends nothing.
  *
  * Payloads are skipped, so the running time of srv_h2_frames_take depends on the number of frames
  * and not on the number of bytes.

@@ -20,10 +20,12 @@ enum {
     AT_ONCE = 16,
     HIGHEST_COST = AT_ONCE / 2,
     /* Maximum number of paused connections of a queue that a check examines. It examines the oldest
-     * ones, whose pauses may end, and others in turn, whose peers may be gone. */
+     * connections, because their pauses may end. It examines the others in turn, because their
+     * peers may be gone. */
     LOOKED_AT = 32,
-    /* Minimum time between two ends of connections for the core, which spreads their teardown over
-     * time. If the delay would exceed about ENDS_NS, several connections end at a time. */
+    /* Minimum time between two ends of connections that the core sees, so that the core does not
+     * tear down many connections at once. If the delay would exceed about ENDS_NS, several
+     * connections end at a time. */
     END_NS = 5000000,
     ENDS_NS = 500000000,
     /* if no pause has ended for PAUSE_NS, the oldest pause is ended */
@@ -205,7 +207,7 @@ static bool is_loop_free(void)
 }
 
 /* Returns whether another connection may end. The core then destroys the connection's calls on its
- * own threads, which takes CPU time from other connections. Therefore END_NS must pass between two
+ * own threads. This work takes CPU time from other connections, so END_NS must pass between two
  * ends. */
 static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
 {
@@ -355,8 +357,9 @@ static int take_gone(struct queue *q, int gone[LOOKED_AT]) RT_REQUIRES(all.mu)
     return n;
 }
 
-/* Removes the connections whose peers have closed them from all.handshakes. Connections that are
- * paused after a turn are moved to all.ended instead, because the core may have calls of them. */
+/* Removes from all.handshakes the connections that their peers have closed. Connections that are
+ * paused after a turn are moved to all.ended instead, because the core may still have calls on
+ * these connections. */
 static int take_all_gone(int released[LOOKED_AT]) RT_REQUIRES(all.mu)
 {
     int ended[LOOKED_AT], n = take_gone(&all.turn_over, ended);
@@ -522,7 +525,7 @@ static void count_anew(struct turn *t)
 }
 
 /* Begins a new turn after a read that has emptied the socket. The bytes of this read belong to the
- * new turn. If there are many senders, the bytes of the last turn stay counted until it is
+ * new turn. If there are many senders, the bytes of the last turn stay counted until that turn is
  * SENDER_NS old. Thousands of sockets with few bytes each delay other connections as much as a few
  * full sockets do. */
 static void count_anew_if_empty(struct turn *t)

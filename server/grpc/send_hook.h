@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* Returns how many bytes were written to the descriptor, including those of earlier connections
- * with the same number. Returns false if `fd` is too high to be counted. */
+ * with the same descriptor. Returns false if `fd` is too high to be counted. */
 bool srv_socket_sent(int fd, uint64_t *bytes);
 
 #endif

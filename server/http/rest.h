@@ -15,8 +15,8 @@ typedef bool srv_rest_handler(struct srv_rest_request *r, bool browser);
 srv_rest_handler srv_rest_route;
 
 /*
- * Starts the threads of the I/O loops, and adds the loops to server->io_loops. The threads confirm
- * serving maps from then on. srv_rest_listen opens the port.
+ * Starts the threads of the I/O loops, and adds the loops to server->io_loops. From then on, the
+ * threads confirm serving maps. srv_rest_listen opens the port.
  */
 enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handle,
                               struct srv_rest **out, struct rt_error *err);

@@ -1,8 +1,8 @@
 /*
  * Accepts connections and passes them to libmicrohttpd. This module, not libmicrohttpd, calls
  * accept. At the limit of open files, libmicrohttpd would accept no connections until one of its
- * own ends. Clients that keep their connections open, such as proxies, would then shut out all
- * other clients.
+ * connections ends. Clients that keep their connections open, such as proxies, would then shut out
+ * all other clients.
  */
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
@@ -22,8 +22,8 @@ enum {
     /* Maximum number of connections that an I/O loop accepts per turn before it serves the open
      * ones. */
     BURST = 16,
-    /* Maximum number of connections per turn that the client has closed before they are accepted.
-     * Closing such a connection costs much less than serving one. */
+    /* Maximum number of connections per turn that are accepted although the client has already
+     * closed them. Closing such a connection costs much less than serving an open connection. */
     MOST_OVER = 256,
     RETRY_MS = 100,
     /* Times in milliseconds after which a connection may be closed in favour of a new one. FRESH_MS

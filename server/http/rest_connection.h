@@ -40,7 +40,8 @@ struct srv_rest_conn {
     uint64_t n_requests; /* number of requests whose request line libmicrohttpd has read */
     /* link in loop->ended, the list of connections whose peer has closed its side */
     struct srv_link end;
-    /* the current request, which is being read, waits for a job or is being answered, or NULL */
+    /* the current request, or NULL; the request is being read, waits for a job, or is being
+     * answered */
     struct srv_rest_call *req;
     int fd;
     int64_t deadline_ns;

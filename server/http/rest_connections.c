@@ -298,9 +298,9 @@ static void expect_progress(struct srv_rest_loop *l, struct srv_rest_conn *c, ui
     srv_list_append(&l->sending, &c->link);
 }
 
-/* Begins to check how fast the peer reads a response. The check of a small response begins without
- * the number of acknowledged bytes, which saves a system call. A stalled peer is then detected up
- * to one period later. */
+/* Begins to check how fast the peer reads a response. For a small response, the number of
+ * acknowledged bytes is not read at the beginning, to save a system call. A stalled peer is then
+ * detected up to one period later. */
 void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bool is_large)
 {
     if (is_large) {

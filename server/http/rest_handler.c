@@ -66,8 +66,8 @@ static bool must_wait(const struct srv_rest_call *req)
 
 void srv_rest_resume_deferred(struct srv_rest_loop *l)
 {
-    /* Resumes deferred requests. Their number is what the loop can answer within
-     * DESCRIBING_PER_TURN_NS at the rate of its previous turn. */
+    /* Resumes as many deferred requests as the loop can answer within DESCRIBING_PER_TURN_NS at the
+     * rate of its previous turn. */
     int64_t left =
         l->describing_ns ? DESCRIBING_PER_TURN_NS * l->n_described / l->describing_ns : 0;
     if (left < 1)

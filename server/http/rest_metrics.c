@@ -1,12 +1,12 @@
 /*
  * Handles GET requests for the metrics page. A background thread writes one page for all requests
- * that arrived before it began, and compresses the page at most once. The responses to these
- * requests share the page. Clients that do not read it therefore occupy the memory of only one
- * page.
+ * that arrived before the writing began, and compresses the page at most once. The responses to
+ * these requests share the page. Clients that do not read their responses therefore occupy the
+ * memory of only one page.
  *
  * Different pages may exist at the same time. The budget of bytes in flight is not charged for up
- * to SRV_REST_FREE_PAGES of them, because the metrics are needed most when memory is short. It is
- * charged for all others.
+ * to SRV_REST_FREE_PAGES pages, because the metrics are needed most when memory is short. The
+ * budget is charged for all other pages.
  */
 #include <stdlib.h>
 

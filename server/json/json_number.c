@@ -59,9 +59,10 @@ static bool is_digit(unsigned char c)
 }
 
 /*
- * Returns how many decimal digits the eight bytes at p begin with, and sets *value to their number.
- * The digits are moved to the end of the word, after zeros, so that one conversion of eight digits
- * works for any number of digits. A loop over the digits would mispredict branches.
+ * Returns how many decimal digits the eight bytes at p begin with, and sets *value to the number
+ * that these digits form. The digits are moved to the end of the word, after zeros, so that one
+ * conversion of eight digits works for any number of digits. A loop over the digits would
+ * mispredict branches.
  */
 static inline int leading_digits(const unsigned char *p, uint64_t *value)
 {
@@ -701,8 +702,8 @@ static bool quick_float(char *buffer, float a, size_t *n)
     k += (double)a >= (k < -1 ? tenth[-k - 1] : exact_ten[k + 1]);
     if (!quick_digits((double)a, k, 6, &d, &x))
         return false;
-    /* The six digits read back as `a` only if their number differs from `a` by at most half a unit
-     * in the last place of `a`. */
+    /* The six digits read back as `a` only if they form a number that differs from `a` by at most
+     * half a unit in the last place of `a`. */
     if (fabs(x - (double)(int64_t)d) <= x * 0x1.1p-24 && (float)six_digits_back(d, k, &ok) == a &&
         ok) {
         *n = write_digits(buffer, d, 6, k);

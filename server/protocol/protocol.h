@@ -119,8 +119,8 @@ struct srv_protocol {
                             struct rt_arena *arena, struct rt_error *err);
     /* Appends the body of a REST response that reports an error. */
     void (*write_error)(struct rt_bytes *out, const char *text);
-    /* The header with the length of the JSON in a body that also contains binary data. NULL if the
-     * protocol has no such bodies. */
+    /* The name of the header that states the length of the JSON in a body with binary data. NULL if
+     * the protocol has no bodies with binary data. */
     const char *json_length_header;
 };
 

@@ -269,7 +269,7 @@ static enum rt_status compare_entries(struct rt_span got, struct rt_span want, d
 
 /* ---- Classify, Regress, MultiInference: scores ---- */
 
-/* A score of an example in a task: of one class, or the value of a regression. */
+/* A score of an example in a task: the score of one class, or the value of a regression. */
 struct score {
     int task;
     int64_t example, index; /* index of the class, or -1 for a regression */

@@ -362,7 +362,7 @@ static void latency_of(struct page *p, const char *name, const struct srv_model_
     }
 }
 
-/* Writes the latency of a model's GET requests, whose API label is empty. */
+/* Writes the latency of a model's GET requests. The API label of these requests is empty. */
 static void latency_of_gets(struct page *p, const char *name, const struct srv_model_metrics *model)
 {
     struct srv_times sum = {0};

@@ -1,8 +1,8 @@
 /*
  * Lists directories with many files, or on slow file systems, on a separate thread, so that the
- * manager's thread does not wait for them. The thread lists one directory at a time. The number of
- * files bounds a listing (source.h). Time does not bound it, because the duration depends more on
- * the machine than on the directory.
+ * manager's thread does not wait for them. The thread lists one directory at a time. A listing has
+ * a limit on the number of files (source.h), but no time limit, because the duration depends more
+ * on the machine than on the directory.
  *
  * Threads: all functions must be called on the manager's thread. `done` is called on the lister's
  * thread.

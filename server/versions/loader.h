@@ -5,9 +5,9 @@
  *
  * load_queue.h decides which load begins next, and which one must make way for others. The used
  * time of a load is the processor time of its thread, but at least 1/50 of the time since it began.
- * A load that makes way is stopped and begins again later, which neither the manager nor users
- * notice. It loses its slot at once. Its thread is free when the load ends, which may take long if
- * a disk hangs.
+ * A load that makes way is stopped and begins again later. The manager and the users do not notice
+ * the interruption. The stopped load loses its slot at once. The load still occupies its thread
+ * until it ends. A load may take long to end if a disk hangs.
  *
  * Memory: all models share the budget srv_server.model_memory. An estimate decides whether a load
  * is admitted. The load may then take all memory that is left in the budget

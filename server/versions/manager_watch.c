@@ -219,8 +219,8 @@ static void report_long(struct srv_manager *m, int64_t now)
 }
 
 /* Examines the versions with short listings. If one listing turns out to be long, the model's
- * versions that were never listed are assumed to have long listings too. Otherwise each of them
- * would cost LOOK_SHORT_MS. */
+ * versions that were never listed are assumed to have long listings too. Otherwise each of these
+ * versions would cost LOOK_SHORT_MS. */
 static void look_at_short(struct srv_manager *m, struct srv_managed *model, bool only_new,
                           int64_t now)
 {

@@ -94,8 +94,8 @@ static enum rt_status read_value(const struct reader *r, struct srv_json v,
 /* An object with a member `parameters`: the request, an input or an output. */
 struct place {
     struct srv_oip_input *input;
-    bool *is_binary;               /* for the request or an output */
-    struct srv_oip_region *region; /* for an input or an output */
+    bool *is_binary;               /* for the request or an output, otherwise NULL */
+    struct srv_oip_region *region; /* for an input or an output, otherwise NULL */
     uint64_t *n_classes;           /* for an output */
     bool is_request;
 };
@@ -370,8 +370,8 @@ static enum rt_status json_length(const struct srv_inference *inf, size_t whole,
     return RT_OK;
 }
 
-/* Stores a body without JSON, which consists of the raw bytes of the only input. All outputs of the
- * response are then binary by default. */
+/* Stores a body without JSON. This body consists of the raw bytes of the only input. All outputs of
+ * the response are then binary by default. */
 static enum rt_status keep_raw_body(const struct reader *r, struct rt_span body)
 {
     struct rt_span *kept = rt_arena_alloc(r->inf->arena, sizeof *kept);

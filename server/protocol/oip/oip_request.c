@@ -252,7 +252,7 @@ static enum rt_status choose_outputs(struct srv_inference *inf, struct rt_error 
 }
 
 /* Checks that the protocol has a name for the type of each requested output. Uses the types of the
- * graph, because the types in the signature may differ from them. */
+ * graph, because the signature may state other types. */
 static enum rt_status check_outputs(const struct srv_inference *inf, struct rt_error *err)
 {
     const struct rt_model_signature *sig = inf->job->signature;
