@@ -52,8 +52,8 @@ struct cl_usage {
     int n_sets;
 };
 
-/* Parses the arguments into the structs of u->sets, and adds the arguments that are not flags to
- * `words`. Returns -1 if the command should run. Otherwise prints the help or an error, and returns
+/* Parses the arguments into the structs of u->sets, and adds to `words` the arguments that are not
+ * flags. Returns -1 if the command should run. Otherwise prints the help or an error, and returns
  * the exit status. */
 int cl_flags_parse(const struct cl_usage *u, int argc, const char *const *argv,
                    struct cl_list *words);

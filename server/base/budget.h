@@ -64,8 +64,8 @@ static inline struct srv_cancellation *srv_growth_cancellation(struct srv_growth
  * deadline has passed, if the message is longer than SRV_MESSAGE_MOST bytes, or if the budget has
  * too few bytes left. A size above SRV_MESSAGE_MOST may be inexact. */
 enum rt_status srv_growth_take(struct srv_growth *g, size_t bytes, struct rt_error *err);
-/* Returns why a message of `bytes` bytes could not be written. The response was cancelled, it has
- * expired, or memory ran out. */
+/* Returns why a message of `bytes` bytes could not be written: because the response was cancelled
+ * or has expired, or because memory ran out. */
 enum rt_status srv_growth_failed(const struct srv_growth *g, size_t bytes, struct rt_error *err);
 /* Like srv_growth_take, but also reserves `bytes` bytes in the buffer `b`. After a failure, `b` is
  * empty. */

@@ -153,8 +153,8 @@ int64_t srv_scheduler_timer_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu)
 /* Starts a spare worker. The caller must have normal priority, because the new thread inherits
  * it. */
 bool srv_scheduler_start_spare(struct srv_scheduler *s);
-/* Lowers the priority of a spare worker until it has completed its batch, and then the thread
- * ends. */
+/* Lowers the priority of a spare worker until it has completed its batch. The thread ends
+ * afterwards. */
 void srv_scheduler_lower(struct srv_worker *w);
 /* Returns whether no spare worker is idle and another may be started. */
 bool srv_scheduler_lacks_spare(const struct srv_scheduler *s) RT_REQUIRES(s->mu);

@@ -120,9 +120,9 @@ void srv_scheduler_wake(struct srv_scheduler *s, uint32_t groups)
             rt_cond_signal(&s->group[k].work);
 }
 
-/* Returns whether a worker must repeat an inline run. The run was stopped at `end_ns`, before the
- * job's deadline, or encoding its outputs would take long. If so, restores the job's status and
- * outputs from before the run. */
+/* Returns whether a worker must repeat an inline run. This is the case if the run was stopped at
+ * `end_ns` before the job's deadline, or if encoding its outputs would take long. If so, restores
+ * the job's status and outputs from before the run. */
 static bool must_repeat(struct srv_job *job, int64_t end_ns, struct srv_batch_verdict *v)
 {
     if (v->has_large_outputs) {

@@ -586,7 +586,7 @@ void srv_call_detour(struct srv_call *c, enum srv_background kind, bool (*work)(
     srv_call_in_background(c, kind, run_detour);
 }
 
-/* Chooses the thread that inflates the call's message by its compressed size. A client with large
+/* The compressed size of the call's message decides which thread inflates it. A client with large
  * messages thus does not delay a client with small messages. */
 static enum srv_background inflating_thread(const struct srv_call *c)
 {

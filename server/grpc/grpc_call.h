@@ -154,8 +154,8 @@ struct srv_call {
 /* ---- the message ---- */
 
 /* Charges the received message to the budget of bytes in flight. The charge includes the memory for
- * the message's slices, because every byte may have its own slice. srv_call_open returns the
- * status. */
+ * the message's slices, because every byte may have its own slice. srv_call_open returns the status
+ * of this charge. */
 void srv_call_receive(struct srv_call *c);
 /* Inflates the message if it is compressed. Sets *out to a cursor over the message's slices. The
  * cursor is valid until srv_call_drop_payload is called or the response is sent. */

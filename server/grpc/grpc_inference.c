@@ -203,7 +203,7 @@ static void end_inference(struct srv_call *c, enum rt_status st, const struct rt
                         job->version ? rt_now_ns() - job->received_ns : 0);
     respond(c, st, err);
     srv_stream_clear_job(c);
-    c->model = rt_span_of(NULL, 0); /* the name is in the arena, which is reset */
+    c->model = rt_span_of(NULL, 0); /* the name is in the arena, which will be reset */
 }
 
 static void end_job(struct srv_call *c)

@@ -85,7 +85,7 @@ static enum rt_status read_reload(struct srv_call *c, struct reload *r)
     return st;
 }
 
-/* Writes the current values of the counters that the request names to `out`. The values come from
+/* Writes to `out` the current values of the counters that the request names. The values come from
  * the metrics page. Fails with RESOURCE_EXHAUSTED if this page is too large. */
 static enum rt_status read_metrics(struct srv_server *server, const struct reload *r, double *out,
                                    struct rt_error *err)

@@ -125,15 +125,16 @@ static struct {
     /* for each I/O loop, `1 + descriptor` of the epoll instance on which it waits, or 0 if it does
      * not wait */
     _Atomic int loop_epoll[MAX_LOOPS];
-    /* `crowd` counts the connections that reached a limit of their turn, `senders` the senders */
+    /* `crowd` counts the connections that reached a limit of their turn, and `senders` counts the
+     * senders */
     struct tally crowd, senders;
     struct rt_mutex mu;
     struct rt_cond changed;
     /* connections paused because their turn is over, during a TLS handshake, and at their end */
     struct queue turn_over, handshakes, ended;
-    /* The sum, over time, of the number of connections in `ended`, in connections times
-     * nanoseconds. The sum is reduced by ENDS_NS when a connection may end because others wait.
-     * Guarded by mu. */
+    /* The integral over time of the number of connections in `ended`, in connections times
+     * nanoseconds. Reduced by ENDS_NS when a connection may end because others wait. Guarded by mu.
+     */
     int64_t ends_due;
     bool is_stopping;
     bool has_tls; /* whether connections begin with a TLS handshake; set by srv_turns_start */
@@ -230,7 +231,7 @@ static void take(struct queue *q, int before, int fd) RT_REQUIRES(all.mu)
     q->n--;
 }
 
-/* Removes the connections whose pauses should end from all.turn_over. Returns their number. */
+/* Removes from all.turn_over the connections whose pauses should end. Returns their number. */
 static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bool is_free)
     RT_REQUIRES(all.mu)
 {
@@ -256,7 +257,7 @@ static int take_released(int released[AT_ONCE], int64_t now, int64_t past_ns, bo
     return n;
 }
 
-/* Removes at most AT_ONCE connections that may end now from all.ended. Returns their number. This
+/* Removes from all.ended at most AT_ONCE connections that may end now. Returns their number. This
  * queue is separate so that live connections do not wait behind ended ones. */
 static int take_ended(int released[AT_ONCE], int64_t now, int64_t past_ns, bool is_free)
     RT_REQUIRES(all.mu)

@@ -173,8 +173,8 @@ static void log_daemon(void *arg, const char *fmt, va_list ap)
 }
 
 /* GnuTLS's default priorities without deprecated protocols and without Diffie-Hellman over finite
- * fields. With the latter, a client could choose a group of 8192 bits, and each handshake would
- * take the server 190 ms. */
+ * fields. With Diffie-Hellman over finite fields, a client could choose a group of 8192 bits, and
+ * each handshake would take the server 190 ms. */
 static char priorities[] = "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1:-GROUP-DH-ALL:-DHE-RSA:-DHE-DSS";
 
 static bool start_daemon(struct srv_rest_loop *l)

@@ -52,10 +52,10 @@ struct srv_rest_page {
     struct srv_rest *rest;
     _Atomic int refs;
     struct rt_bytes bytes; /* not modified while a call holds a reference */
-    bool is_free;          /* whether the page is one of the SRV_REST_FREE_PAGES uncharged pages */
     /* whether the page is one of the SRV_REST_FREE_PAGES pages for which the budget is not
      * charged */
-    size_t charged;
+    bool is_free;
+    size_t charged; /* number of bytes charged to the budget */
 };
 
 struct srv_rest_call {

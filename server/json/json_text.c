@@ -226,8 +226,8 @@ const char *srv_json_show(char *text, size_t capacity, struct srv_json v)
     return text;
 }
 
-/* Reports the bytes appended to `out` since its size was `before` to `cancellation`. Returns false
- * if `out` has failed or the response is cancelled. */
+/* Reports to `cancellation` how many bytes were appended to `out` since its size was `before`.
+ * Returns false if `out` has failed or the response is cancelled. */
 static bool go_on(struct rt_bytes *out, size_t before, struct srv_cancellation *cancellation)
 {
     if (!out->failed && !srv_should_continue(cancellation, out->n - before))

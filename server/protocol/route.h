@@ -52,8 +52,8 @@ int srv_route_api(const struct srv_route *route);
 /* Removes `word` from the front of *s, regardless of case. Returns false if *s does not begin with
  * `word`. */
 bool srv_route_take(struct rt_span *s, const char *word);
-/* Removes the bytes before the next byte that occurs in `ends` from the front of *s. Returns false
- * if there are no bytes to remove. */
+/* Removes bytes from the front of *s, up to the first byte that occurs in `ends`. This byte stays
+ * in *s. Returns false if there are no bytes to remove. */
 bool srv_route_take_name(struct rt_span *s, const char *ends, struct rt_span *out);
 bool srv_route_take_digits(struct rt_span *s, struct rt_span *out);
 /* Percent-decodes *s into the arena. If *s contains no '%', it is not copied. */

@@ -242,8 +242,8 @@ static void batching(struct page *p)
 
 /* ---- by model ---- */
 
-/* Adds a model's requests at one entrypoint that became jobs to *sum. `io_loop` is the index of the
- * entrypoint's first I/O loop. */
+/* Adds to *sum the requests for a model at one entrypoint that became jobs. `io_loop` is the index
+ * of the entrypoint's first I/O loop. */
 static void add_requests(const struct page *p, const struct srv_model_metrics *model, int io_loop,
                          struct srv_request_cells *sum)
 {

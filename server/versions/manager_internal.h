@@ -190,8 +190,8 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
  * again. */
 bool srv_mgr_publish(struct srv_manager *m);
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g);
-/* Begins to unload a version, which the next published map does not contain. Returns false if
- * memory runs out. The version then still serves. */
+/* Begins to unload a version, which the next published map does not contain. If memory runs out,
+ * returns false, and the version continues to serve. */
 bool srv_mgr_unload(struct srv_manager *m, struct srv_managed *model,
                     struct srv_managed_version *e);
 

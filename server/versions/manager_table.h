@@ -47,7 +47,7 @@ struct srv_managed_version {
     struct srv_fingerprint at_load;
     bool overwritten; /* whether the log already reports that the served files have changed */
     int n_failures;
-    /* number of loads since the last successful one that ended because the files changed */
+    /* number of loads that ended because the files changed, since the last successful load */
     int n_changed;
     int64_t retry_at;
     struct srv_load *load; /* the running load in the state LOADING, otherwise NULL */

@@ -36,8 +36,8 @@ enum srv_settled srv_mgr_settled(const struct srv_manager *m, const struct srv_m
     return !n_moving && is_overdue(m, model) ? SRV_MISSING : SRV_WAITING;
 }
 
-/* Returns the wanted version of a model that is closest to serving. If several are equally close,
- * returns the highest. */
+/* Of a model's wanted versions, returns the one that is closest to serving. If several are equally
+ * close, returns the highest. */
 static const struct srv_managed_version *furthest(const struct srv_managed *model)
 {
     const struct srv_managed_version *best = NULL;
