@@ -11,7 +11,7 @@
  *   | background  | 5, with gRPC         | other slow work for gRPC calls (grpc_background.c)     |
  *   | metrics     | 1, with REST         | the metrics page while it is written (rest_metrics.c)  |
  *   | description | 1, with REST         | descriptions of large models (rest_background.c)       |
- *   | rest-free   | 1, with REST         | calls that hold much memory, while it frees them       |
+ *   | rest-free   | 1, with REST         | calls that hold much memory, while they are freed      |
  *   | worker      | 1 per core           | a batch and its context while it runs                  |
  *   | spare       | 1 to 64              | likewise, while the workers are busy (batching.md)     |
  *   | waiting run | --max_waiting_runs   | a batch whose run has waited for another run           |

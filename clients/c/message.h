@@ -1,7 +1,7 @@
 /*
  * Converts between the client's structs and serialized messages of PredictionService and
- * ModelService. Messages from the server are not trusted. Every size in a message is compared with
- * a limit before it sizes an allocation.
+ * ModelService. Messages from the server are not trusted. Before memory is allocated for a size
+ * from a message, the size is compared with a limit.
  *
  * Threads: the functions keep no state. Results are allocated in the caller's arena and never point
  * into the message.

@@ -6,8 +6,8 @@
  * supported.
  *
  * Threads: the functions are pure. Tensors are allocated in the caller's arena, whose maximum size
- * limits their memory. Every size in a file is compared with the length of the file before it sizes
- * an allocation.
+ * limits their memory. Before memory is allocated for a size from a file, the size is compared with
+ * the length of the file.
  */
 #ifndef CL_NPY_H
 #define CL_NPY_H

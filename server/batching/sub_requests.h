@@ -14,8 +14,8 @@
 
 /*
  * Splits `parent` into sub-requests, and stores the list, linked by `next`, in *first. If
- * first_rows is not 0, the first sub-request has first_rows rows. Each other one has `rows` rows,
- * and the last one has the remaining rows.
+ * first_rows is not 0, the first sub-request has first_rows rows. The other sub-requests have
+ * `rows` rows each, except that the last one has the remaining rows.
  *
  * `parent_done` is called once, on the thread of the last sub-request, after *parent has its status
  * and outputs. If an output of a sub-request did not have one row per input row, the parent was run

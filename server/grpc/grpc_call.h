@@ -167,8 +167,8 @@ enum rt_status srv_call_charge(struct srv_call *c, size_t bytes, const char *wha
 /* Returns the call's deadline on CLOCK_MONOTONIC, or RT_NEVER. */
 int64_t srv_call_deadline_ns(const struct srv_call *c);
 /* Copies a string of the core into the arena. If memory runs out, returns a span with p = NULL. The
- * copy is needed because the thread sanitizer does not see how the core synchronises the thread
- * that has written the string with its readers. */
+ * copy is needed because the thread sanitizer does not see the synchronisation between this thread
+ * and the core's thread that wrote the string. */
 struct rt_span srv_call_text(struct srv_call *c, grpc_slice slice);
 /* Inflates the next part of a compressed message, in at most a few milliseconds. Returns whether
  * further calls are needed. May be called on any thread. srv_call_open returns the resulting

@@ -6,8 +6,8 @@
  * themselves then.
  *
  * While the server drains, an incomplete request is cut off when DRAIN_GRACE_NS nanoseconds have
- * passed since the drain and since the wait for the request began. The status is UNAVAILABLE,
- * because the request was not executed and the client may send it to another server.
+ * passed both since the drain began and since the wait for the request began. The status is
+ * UNAVAILABLE, because the request was not executed and the client may send it to another server.
  *
  * The core reports only when a message was sent completely. For TCP, the kernel reports the number
  * of bytes that a peer has received. For UNIX sockets, the number of bytes that the core has

@@ -1,8 +1,8 @@
 /*
  * A protocol is a way to ask the server for inferences and for information about models, over HTTP
  * and gRPC. It is a table of calls, each with functions that decode its requests, encode its
- * responses and choose its errors. The transports (server/http, server/grpc) know bytes, deadlines,
- * the budget of bytes in flight and compression, and treat all protocols alike.
+ * responses and choose its errors. The transports (server/http, server/grpc) handle bytes,
+ * deadlines, the budget of bytes in flight, and compression. They treat all protocols alike.
  *
  * A new protocol is a folder beside this file and one row in srv_protocols.
  *

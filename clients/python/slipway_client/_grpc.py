@@ -113,8 +113,8 @@ class GrpcClient:
         `inputs` is a mapping from names to arrays, or the array of the only input. Values are converted to the types
         in the model's metadata, which is fetched once. Floating-point numbers are rounded to the model's precision.
         Integers must be in the range of the type. Floating-point numbers become integers only if they have no
-        fractional part. If every input is an array of another type than numpy's defaults (float64 and int64), the
-        arrays are sent unchanged."""
+        fractional part. If every input is an array of a type other than numpy's defaults (float64 and int64),
+        the arrays are sent unchanged."""
         if hasattr(model, 'SerializeToString'):
             return self._send(_PREDICTION + 'Predict', model, 'PredictResponse', timeout)
         named = inputs if isinstance(inputs, Mapping) else None

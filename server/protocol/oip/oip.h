@@ -8,7 +8,7 @@
  * |-------------------|---------------------------------------------------------------|
  * | oip.c             | calls, routes, errors                                         |
  * | oip_request.c     | what REST and gRPC share: inputs and outputs of a signature   |
- * | oip_tensor.c | tensors from raw bytes, and the names of data types |
+ * | oip_tensor.c      | tensors from raw bytes, and the names of data types           |
  * | oip_json.c        | requests and responses in JSON, with binary data behind it    |
  * | oip_json_values.c | tensors from arrays in JSON                                   |
  * | oip_proto.c       | requests and responses as messages (proto/inference)          |
@@ -16,7 +16,7 @@
  * | oip_config.c      | the index of the repository, and configurations of models     |
  * | oip_stats.c       | statistics                                                    |
  * | oip_admin.c       | loading and unloading models                                  |
- * | oip_classes.c     | outputs as their highest classes                              |
+ * | oip_classes.c     | outputs as the classes with the highest values                |
  * | oip_regions.c     | registering shared memory                                     |
  * | oip_log.c         | settings of the log                                           |
  *

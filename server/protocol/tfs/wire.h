@@ -1,8 +1,8 @@
 /*
  * A hand-written reader and writer of protobuf messages: a cursor over the slices of memory that a
- * transport delivers, an iterator over fields, and functions that measure and write fields. Memory
- * for a length from a message is allocated only after the length was compared with the number of
- * bytes present.
+ * transport delivers, an iterator over fields, and functions that measure and write fields. Before
+ * memory is allocated for a length from a message, the length is compared with the number of bytes
+ * present.
  *
  * Threads: the functions are pure; parsed data is allocated in the caller's arena.
  */
