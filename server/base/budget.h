@@ -34,7 +34,7 @@ struct srv_budget {
  * Returns false and charges nothing if the budget has too few bytes left. */
 bool srv_budget_take(struct srv_budget *b, size_t *own, size_t bytes);
 void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes);
-/* Returns the number of bytes that a request that holds none may take. */
+/* Returns how many bytes a request may take if it holds no bytes yet. */
 size_t srv_budget_left(const struct srv_budget *b);
 
 /* Returns the status of a refused charge. The charge had at least `bytes` bytes, and the request

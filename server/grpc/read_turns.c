@@ -665,8 +665,8 @@ void srv_turns_handshake(int fd, int64_t took_ns, bool has_ended)
         return;
     rt_mutex_lock(&all.mu);
     all.handshake_ns -= took_ns;
-    /* Handshake steps that began while an I/O loop was idle may have exceeded the share of the
-     * time. The excess counts only up to the duration of the last step. */
+    /* Handshake steps that began while an I/O loop was idle may have exceeded the handshakes' share
+     * of the time. The excess counts only up to the duration of the last step. */
     if (all.handshake_ns < -took_ns)
         all.handshake_ns = -took_ns;
     all.is_handshaking = false;

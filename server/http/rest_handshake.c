@@ -79,8 +79,8 @@ static bool is_gone(const struct srv_rest_conn *c)
     return is & (POLLERR | POLLHUP) || (is && !c->has_sent_flight);
 }
 
-/* Adds the handshakes' share of the time since the last call to handshake_ns. Returns whether a
- * handshake may continue in the current turn. */
+/* Adds to handshake_ns the handshakes' share of the time since the last call of this function.
+ * Returns whether a handshake may continue in the current turn. */
 static bool has_time(struct srv_rest_loop *l)
 {
     l->handshake_ns += (l->now_ns - l->handshake_filled_ns) / SHARE;

@@ -203,7 +203,8 @@ static enum rt_status grow_body(struct srv_rest_call *req, size_t n)
     return RT_OK;
 }
 
-/* Refuses a body in very many tiny chunks, because every chunk takes a fixed amount of time. */
+/* Refuses a body that arrives in very many tiny chunks, because every chunk takes a fixed amount of
+ * time. */
 static enum rt_status check_pieces(struct srv_rest_call *req, size_t n)
 {
     struct srv_rest_request *r = &req->pub;

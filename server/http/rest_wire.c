@@ -107,7 +107,7 @@ static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
     return n;
 }
 
-/* Passes n bytes of l->raw through the stream. Copies the output that fits to p, and keeps the rest
+/* Passes n bytes of l->raw through the stream. Copies to p the output that fits, and keeps the rest
  * in c->ready. Returns the number of bytes copied, or -1 if memory runs out. */
 static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, char *p,
                     size_t capacity)

@@ -67,7 +67,7 @@ struct srv_duration {
 
 /* Sums over all signatures, APIs and threads of a version. */
 struct srv_version_statistics {
-    struct srv_duration success;    /* from arrival to response, of requests answered with OK */
+    struct srv_duration success;    /* time from arrival to response of requests answered with OK */
     struct srv_duration fail;       /* count of failed requests; `ns` is always 0 */
     struct srv_duration queue, run; /* time of requests in the queue, and of runs of batches */
     uint64_t rows;

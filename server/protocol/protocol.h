@@ -55,8 +55,9 @@ struct srv_action {
     struct srv_server *server;
     struct rt_arena *arena;
     struct rt_error *err;
-    struct srv_cursor message;     /* the request message or body, valid until `perform` returns */
-    struct srv_model_spec spec;    /* what the path names over HTTP */
+    struct srv_cursor message; /* the request message or body, valid until `perform` returns */
+    /* over HTTP, the model or shared memory region that the path names */
+    struct srv_model_spec spec;
     const _Atomic bool *cancelled; /* whether the client has disconnected */
     struct rt_bytes *out;          /* the body or message of the response */
     /* The transport sets `check` and `done`. `perform` calls `check` before it changes anything. If

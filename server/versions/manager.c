@@ -146,8 +146,7 @@ static void sleep_until(struct srv_manager *m, int64_t until)
     }
 }
 
-/* Pauses after a pass of the manager's loop that began at `begin`, unless the manager is
- * stopping. */
+/* Pauses the manager's loop after a pass that began at `begin`, unless the manager is stopping. */
 static void pause_after_pass(struct srv_manager *m, int64_t begin)
 {
     const int64_t now = rt_now_ns();

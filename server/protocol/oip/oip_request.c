@@ -365,7 +365,7 @@ static enum rt_status read_strings(struct srv_inference *inf, const struct srv_o
     raw.is_raw = true;
     raw.values = srv_cursor_of(&bytes, n);
     raw.name =
-        rt_span_str(inf->job->signature->def->inputs[in->feed].alias); /* in->name is freed */
+        rt_span_str(inf->job->signature->def->inputs[in->feed].alias); /* in->name has been freed */
     if (!st)
         st = srv_oip_fill_raw(&raw, t, &budget, err);
     free(p);
