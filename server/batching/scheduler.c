@@ -10,7 +10,8 @@ enum {
     /* Maximum time for inline jobs per turn. The network thread must also serve other
      * connections. */
     INLINE_PER_TURN_NS = 500000,
-    /* jobs with a lower cost are not merged, because merging costs more than it saves */
+    /* Jobs of a lower cost run inline even if they could be merged, because merging costs more
+     * than it saves. */
     TINY_NS = 10000,
 };
 
