@@ -6,7 +6,8 @@
  *     KN_BINARY(sub, "Sub", NUMBERS, SUB)
  *
  * unary.c holds the elementary functions (including tanh and the logistic function), special.c
- * functions such as erf and gamma, and kernels/nn/activations.c the activations. A new op also
+ * functions such as erf and gamma, bessel.c and integrals.c further ones, bitwise.c and compare.c
+ * what their names say, and kernels/nn/activations.c the activations. A new op also
  * needs a row in kernels/table.inc and, if it is to be fused, a row in
  * runtime/fusion/elementwise_steps.h.
  *

@@ -7,10 +7,10 @@
  * b is packed into panels of neighbouring columns; kn_packed_gemm_offset defines the layout. The
  * packed bytes depend on k, n and the panel's width, which depends on the instruction set.
  * Therefore `panel` is part of the key of packed weights (rt_prep_pack). fused_gemm.c packs the
- * weights of products, kernels/rnn/rnn.c those of recurrent layers, kernels/conv/winograd_conv.c
- * and winograd_1d_conv.c transformed filters, and kernels/fused/fused_attention.c keys and values.
- * k, n and rows may have any value; a GEMM with few rows
- * is nearly as efficient as one with many.
+ * weights of products and of convolutions by GEMM, kernels/rnn/rnn.c those of recurrent layers,
+ * kernels/conv/winograd.c and winograd_1d.c transformed filters, and
+ * kernels/fused/fused_attention.c keys and values. k, n and rows may have any value. A GEMM with
+ * few rows is nearly as efficient as one with many.
  *
  * The sum of an output element starts at bias + residual, and the products are added in the order
  * of k. The sum does not depend on the number of rows, nor on how rows, panels and k are split. A

@@ -6,8 +6,9 @@
  * header defines the steps. A step's operand is a number: k below n_in means input k of the node,
  * and `n_in + j` means the result of the earlier step j. The result of the last step is the output.
  *
- * To add an op, add a row to RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY (elementwise_steps.h). A
- * step runs the loop of its op's own float32 kernel.
+ * To add an op, add a row to RT_ELEMENTWISE_UNARY or RT_ELEMENTWISE_BINARY (elementwise_steps.h),
+ * and a case in kernels/cuda/device/elementwise.cu. A step runs the loop of its op's own float32
+ * kernel.
  *
  * Between steps, booleans are represented as 0 and 1. Inputs of types other than float32
  * (rt_elementwise_input) are converted to float32 as Cast does.

@@ -79,6 +79,9 @@ const struct srv_map_model *srv_map_model(const struct srv_map *map, struct rt_s
  * found for request: Latest(m)" or "Servable not found for request: Specific(m, 5)" with NOT_FOUND,
  * and "Unrecognized servable version label: L" with INVALID_ARGUMENT.
  *
+ * Descriptions of models use this function too. srv_inference_find chooses the version of an
+ * inference.
+ *
  * Does not acquire a handle to the version. The caller must call srv_hold before the current turn
  * of the I/O loop ends.
  */

@@ -1,6 +1,6 @@
 /*
  * If enable_large_batch_splitting is set, a request with more rows than a batch may have is split
- * into sub-requests. The scheduler chooses their sizes in submit_sub_requests. Sub-requests run in
+ * into sub-requests. submit_sub_requests in scheduler.c chooses their sizes. Sub-requests run in
  * any order on any worker. The last sub-request to end concatenates the outputs. Each sub-request
  * is queued and run as a job, unlike the micro-batches of runtime/compile, which belong to one run.
  *
