@@ -18,7 +18,7 @@ FOLDERS = (HERE, os.path.join(HERE, "transport"))
 
 
 def generate(out):
-    """Generates Python messages and gRPC stubs from proto/, if they are older than any of its files."""
+    """Generates Python messages and gRPC stubs from proto/, unless they are newer than every file of proto/."""
     protos = sorted(glob.glob(os.path.join(ROOT, "proto", "**", "*.proto"), recursive=True))
     # protobuf's own messages are left out, because Python's protobuf package has them.
     protos = [p for p in protos if f"{os.sep}google{os.sep}protobuf{os.sep}" not in p]

@@ -263,8 +263,9 @@ def write_queue(folder, capacity, ref=False):
 
 
 def write_map_stage(folder):
-    """Writes a model with a staging area with keys, each item of which has two floats: `put` stages x with the key x and half
-    of it, `first` and `second` stage one of them, `take` takes the item of the key x, and `size` counts the items."""
+    """Writes a model with a staging area whose items have keys and consist of two floats. `put` stages the item (x, x / 2)
+    under the key x. `first` stages only the first float of that item, and `second` only the second. `take` removes the item
+    with the key x and returns the sum of its floats. `size` returns the number of items."""
 
     def map_op(g, name, op, *inputs, **lists):
         n = g.node(name, op, *inputs)
@@ -293,9 +294,9 @@ def write_map_stage(folder):
 
 
 def write_accumulator(folder, ref=False):
-    """Writes a model with an accumulator of float vectors: `apply` adds x, a gradient of step 0 or later, `take` takes the mean
-    of at least as many gradients as x says, and `number` counts the gradients. The handle is a resource, or a TensorFlow 1
-    ref."""
+    """Writes a model with an accumulator of gradients. `apply` adds the gradient x. `take` waits for x gradients or more, and
+    returns the mean of all gradients. `number` returns the number of gradients. The handle is a TensorFlow 1 ref if `ref` is
+    true, otherwise a resource."""
     kind = "" if ref else "Resource"
 
     def build(g):

@@ -1,5 +1,5 @@
 """Tests version directories that hold links or too many files, or that never stop changing. Usable versions are served,
-the others are refused with the reason, and no other model waits for them."""
+and unusable versions are refused with the reason. Neither delays other models."""
 import glob
 import json
 import os

@@ -335,7 +335,8 @@ class Commands(Asked):
                  status=2)
         r = self.bench("--replay", log, "--server", self.grpc)
         self.assertEqual((r["answered"], r["wrong"], r["skipped"]), (2, 0, 0))
-        # The log becomes the goldens of a version. The version is served, because its outputs equal the logged outputs.
+        # The copy of the log serves as the version's goldens. The version's outputs equal the logged outputs, so the server
+        # accepts the version.
         version = self.path("models/half_plus_two/2")
         shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), version)
         os.makedirs(os.path.join(version, "assets.extra"), exist_ok=True)
@@ -375,7 +376,7 @@ class Reload(unittest.TestCase):
             self.assertEqual(server.predict("again", [1.0]), [2.5])
             code, _, err = command("reload", "-", "--server", grpc, text_in="model_config_list { x }")
             self.assertEqual(code, 1)
-            # As in protobuf's own message, the position is that of the token after the unknown name.
+            # As in protobuf's own error message, the reported position is that of the token after the unknown name.
             self.assertIn("1:23", err)
 
     def test_a_token_is_sent(self):

@@ -1,5 +1,5 @@
-"""Tests files that are named by flags or belong to models. Malformed text gives protobuf's own error. A path that is
-not a regular file is refused immediately, and the error names its type."""
+"""Tests files that are named by flags or belong to models. Malformed text gives protobuf's own error. A path to
+anything but a regular file is refused immediately, and the error names the type of the file."""
 import os
 import re
 import shutil

@@ -1,6 +1,6 @@
-"""Runs the examples of the documents. Each fenced `sh` block is one script, which runs in a folder that has the files
-of the repository and those that the documents mention. The script's `slipway` is DRIVER, which sends requests to the
-server under test, or stops a server once it is ready."""
+"""Runs the examples of the documents. Each fenced `sh` block is one script. It runs in a folder with the files of
+the repository and the other files that the documents mention. The script's `slipway` is DRIVER, which sends requests to
+the server under test, or stops a server once it is ready."""
 import fnmatch
 import json
 import os
@@ -18,7 +18,7 @@ from support import MODELS, ROOT, SLOW, Case, Server, binary, free_ports, wait_f
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "MIGRATION.md", "CHANGELOG.md", "clients/README.md",
              *sorted("docs/" + name for name in os.listdir(os.path.join(ROOT, "docs")) if name.endswith(".md"))]
 
-# Command lines in the documents that the test does not run, each with the reason. Each must occur in a document.
+# Command lines that the test does not run, each with the reason. Each command line must occur in a document.
 LEFT_OUT = (
     ("sudo apt-get *", "changes the machine, as root"),
     ("./run *", "builds, installs or measures for minutes; its verb is looked up instead"),

@@ -91,11 +91,11 @@ class Endless(GrpcCase):
         self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
 
     def test_spare_workers_encode_large_outputs_with_low_priority(self):
-        """A batch ends before its outputs are encoded, so that many spare workers may encode at the same time."""
+        """A batch ends before its outputs are encoded. Many spare workers may therefore encode outputs at the same time."""
         small_models.write_shapes(self.path("models/shapes/1"))
         small_models.write_endless(self.path("models/other/1"))
         server = self.serve_endless()
-        # One of the two runs holds the only worker. A spare worker may have taken the other one.
+        # One of the two runs holds the only worker. A spare worker may have taken the other run.
         for model in ("endless", "other"):
             self.begin(server, model=model)
         wait_for(lambda: server.metric("slipway_jobs") == 2 and server.metric("slipway_queue_requests") == 0, "the runs")
@@ -103,7 +103,7 @@ class Endless(GrpcCase):
         before = set(threads(server, "slip-spare"))
         status, _ = server.post("/v1/models/shapes:predict", {"signature_name": "fill", "inputs": [100, 1000]})
         self.assertEqual(status, 200)
-        # A thread of low priority ends after its batch, because the kernel does not let it raise its priority again.
+        # A thread of low priority ends after its batch, because the kernel does not let the thread raise its priority.
         wait_for(lambda: before - set(threads(server, "slip-spare")), "the end of the thread that encoded")
         self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
 

@@ -169,7 +169,8 @@ class Faults(GpuCase):
     """A GPU fails permanently. Each call returns the error 719, or a batch never ends."""
 
     def ask_all(self, server):
-        """Sends all digits. Returns the predictions, with None in place of failed ones, and the error messages."""
+        """Sends a request for each digit. Returns the predictions and the error messages. A failed request has the
+        prediction None."""
         rows, errors = [], []
         for body in held_out()[0]:
             try:

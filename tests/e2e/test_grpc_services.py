@@ -487,8 +487,8 @@ class Hostile(GrpcCase):
         end = time.monotonic() + WAIT
         while time.monotonic() < end:
             for stream in itertools.islice(streams, 2):
-                # Requests responses of 800 KB. The flow-control window lets only 64 KB of each through. While `fill`
-                # holds the memory, requests are refused.
+                # Each request has a response of 800 KB. The client's flow-control window admits only 64 KB of a response,
+                # so the server holds the rest in memory.
                 connection.call(stream, PREDICT)
                 connection.send(Frames.DATA, stream,
                                 b"\0" + struct.pack(">I", len(message)) + message, 1)

@@ -531,7 +531,7 @@ class Commands(Case):
                          (1, "", f"slipway run: DEADLINE_EXCEEDED: {late}\n"))
 
     def test_a_search_of_many_signatures_is_given_up_after_the_time_limit(self):
-        # The search of all signatures would take several seconds, because each visits every node.
+        # The search of all signatures would take several seconds, because every node is visited for every signature.
         n_nodes, n_signatures = 5000, 4000
 
         def build(graph):
@@ -548,7 +548,7 @@ class Commands(Case):
         self.assertIn("\n  does not load: loading was given up after 1 s (--timeout)\n", out)
 
     def test_a_large_file_is_given_up_after_the_time_limit(self):
-        # The fields of the file, which TensorFlow's message does not have, take a second to read.
+        # The file has millions of fields that TensorFlow does not define. Reading them takes a second.
         os.makedirs(self.path("m/1"))
         with open(self.path("m/1/saved_model.pb"), "wb") as file:
             file.write(b"\x48\x01" * (50 << 20))

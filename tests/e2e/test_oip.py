@@ -81,7 +81,7 @@ class OipTest(Client):
         cls.folder = tempfile.TemporaryDirectory(prefix="slipway-oip-")
         small_models.write_types(os.path.join(cls.folder.name, "types", "1"))
         small_models.write_handles(os.path.join(cls.folder.name, "handles", "1"))
-        # This model lies as in Triton's repositories.
+        # This model has the folder structure of Triton's model repositories.
         small_models.write_shapes(os.path.join(cls.folder.name, "shapes", "3", "model.savedmodel"))
         with open(os.path.join(cls.folder.name, "shapes", "config.pbtxt"), "w", encoding="utf-8") as file:
             file.write('platform: "tensorflow_savedmodel"')
@@ -447,7 +447,7 @@ class Grpc(OipTest):
                     r = self.request("float", raw=b"\0" * 7)
                 elif i % 3:
                     r = self.request("int64", raw=struct.pack("<2q", i, -i))
-                else:  # large enough for a worker
+                else:  # a worker handles a request of this size
                     r = self.request("float", (100000,), raw=b"\0" * 400000)
                 r.id = str(i)
                 yield r

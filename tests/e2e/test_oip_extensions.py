@@ -63,7 +63,7 @@ class Repository(test_oip.Client):
         for unload, load in ((lambda: self.switch("unload", "half"), lambda: self.switch("load", "half")),
                              (lambda: self.switch_by_grpc("Unload", model_name="half"),
                               lambda: self.switch_by_grpc("Load", model_name="half")),
-                             # KServe's messages have the name in the first field
+                             # in KServe's messages, the first field holds the model's name
                              (lambda: self.switch_by_grpc("Unload", repository_name="half"),
                               lambda: self.switch_by_grpc("Load", repository_name="half"))):
             self.assertTrue(self.is_ready("half"))
@@ -76,7 +76,7 @@ class Repository(test_oip.Client):
             while self.states() != {("half", "UNAVAILABLE", "unloaded by request")} and time.monotonic() < until:
                 time.sleep(0.05)
             self.assertEqual(self.states(), {("half", "UNAVAILABLE", "unloaded by request")})
-            # an unloaded model is no reason to call the server unready
+            # the server stays ready although the model is unloaded
             self.assertEqual(self.ask("GET", "/v2/health/ready")[0], 200)
             load()
             load()
@@ -423,12 +423,12 @@ class SharedMemory(test_oip.Client):
         request = self.grpc_request("uint8", [3 << 20], 3 << 20, out=(3 << 20, 3 << 20))
         self.assertEqual(list(self.stub.ModelInfer(request, timeout=WAIT).raw_output_contents), [b""])
         self.assertEqual(self.read(3 << 20, 3 << 20), raw)
-        # several regions are the same memory, and the output overwrites the input
+        # the output's part of the region overlaps the input's part, so each output overwrites a part of the input
         got = list(self.stub.ModelStreamInfer(iter([self.grpc_request("uint8", [100], 100, out=(100, 50))] * 3),
                                               timeout=WAIT))
         self.assertEqual([g.error_message for g in got], [""] * 3)
         self.assertEqual(self.read(50, 100), raw[:50] * 2)
-        # the other forms of inputs and outputs
+        # an input in shared memory with an output in the response, and with an additional raw input
         request = self.grpc_request("uint8", [3], 3)
         self.assertEqual(self.stub.ModelInfer(request, timeout=WAIT).raw_output_contents[0], raw[:3])
         request.raw_input_contents.append(b"abc")
@@ -463,7 +463,7 @@ class SharedMemory(test_oip.Client):
         self.refused(400, "larger than its shared memory object", "types@uint8", request)
         with open(self.path, "r+b") as file:
             file.truncate(1 << 20)
-        os.unlink(self.path)  # the region keeps the object
+        os.unlink(self.path)  # the registered region still refers to the unlinked object
         self.assertEqual(self.infer("types@uint8", request)[0], 200)
         self.region("unregister")
         self.refused(400, 'no region of shared memory "r" is registered', "types@uint8", request)

@@ -385,7 +385,7 @@ class LimitsTest(unittest.TestCase):
         self.assertFalse(plain & packed)
 
     def test_requests_about_large_models_do_not_hold_up_others(self):
-        # The model with 40 signatures is described by the I/O loop itself, and the one with 200 on another thread.
+        # The I/O loop itself describes the model with 40 signatures. Another thread describes the model with 200.
         for n_signatures in (40, 200):
             with self.subTest(n_signatures=n_signatures):
                 self.requests_about_a_model_do_not_hold_up_others(n_signatures)
@@ -472,7 +472,7 @@ class LimitsTest(unittest.TestCase):
             self.assertIn("--max_bytes_in_flight", body.decode())
         server.come_to_rest()
         half = b'{"inputs": [' + b"1," * 200000
-        # The second request exceeds the limit while the first request is in memory. It may fit later.
+        # Together, the two requests exceed the limit. The second request may fit once the first has ended.
         with server.connect() as s:
             s.sendall(head("POST", PREDICT, 600000) + half)
             wait_for(lambda: server.bytes_in_flight() >= 400000, "the other's body")

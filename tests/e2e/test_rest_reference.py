@@ -217,7 +217,7 @@ class Predict(Reference):
                 self.fault(code, words, model, body)
 
     def test_the_order_in_which_faults_are_found(self):
-        # Each request causes the expected error, and every error that the server detects at a later step.
+        # Each request but the last has several errors. The server must report the error that it detects first.
         for words, model, body in (
                 ("JSON Parse error", "nope", '{"signature_name": 5, "inputs": ["x"'),
                 ("key must be a string", "nope", '{"signature_name": 5, "inputs": ["x"]}'),

@@ -201,7 +201,7 @@ def write_restoring(folder, prefix, how):
             g.node(f"v{k}_get", "ReadVariableOp", f"v{k}", dtype="float")
             values.append(f"all:{k}" if how == "runs" else f"v{k}_get")
         g.node("init", "NoOp", *(f"^v{k}_set" for k in range(times) if how != "runs"))
-        # The signature returns the sum of one element of each value. The elements' index is its input.
+        # The signature takes an index, and returns the sum of the elements with this index in all values.
         for k, value in enumerate(values):
             g.node(f"at{k}", "Slice", value, "i", "one", T="float", Index="int32")
         g.node("sum", "AddN", *(f"at{k}" for k in range(times)), T="float").attr["N"].i = times

@@ -54,8 +54,7 @@ ALLOWED = {
     "hurry": "OK DEADLINE_EXCEEDED",
     "left": "OK CANCELLED",
 }
-# Maps HTTP status codes to gRPC codes, and lists the situations in which REST may return other
-# codes.
+# Maps HTTP status codes to gRPC codes, and lists the situations in which REST returns other codes than gRPC.
 REST_CODES = {200: "OK", 400: "INVALID_ARGUMENT", 404: "NOT_FOUND"}
 ALLOWED_REST = {"no such signature": "!INVALID_ARGUMENT"}
 
