@@ -194,8 +194,8 @@ def large_cases(case, megabytes):
 
 
 def wide_cases(case, megabytes):
-    """For each size of a dimension, yields cases in which all fed tensors that have a dimension of this size are
-    repeated along it, so that the sizes still agree."""
+    """For each size of a dimension, yields cases in which all fed tensors with a dimension of this size are repeated
+    along that dimension. The sizes therefore still agree."""
     fed = [(name, t) for name, t in case.feeds.items() if t.data]
     sizes = sorted({d for _, t in fed for d in t.shape})
     for size, last in itertools.product(sizes, (False, True)):
@@ -260,10 +260,9 @@ def square_cases(case, megabytes):
 
 
 def value_cases(case):
-    """Yields cases in which small integers are replaced by large ones. The integers are one integer of a tensor, all
-    integers of a tensor, all integers of all tensors, or one integer attribute. Each case is also made with each
-    boolean attribute inverted, because an attribute may decide whether an output is padded to a size given by a
-    value."""
+    """Yields cases in which small integers are replaced by large ones. Each case replaces one element of a tensor, one
+    whole tensor, all tensors, or one integer attribute. The cases with changed tensors are also made with each boolean
+    attribute inverted, because such an attribute may decide whether an output is padded to a size given by a value."""
     places = [((kind, key), t) for kind, key, t in tensors_of(case) if t.dtype in INTEGERS and 0 < count(t.shape) <= 8]
     for large in reversed(VALUES):
         whole = {place: Tensor(t.dtype, t.shape, pack_one(t.dtype, large) * count(t.shape)) for place, t in places}

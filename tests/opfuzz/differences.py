@@ -196,8 +196,8 @@ def nearly_singular(factor):
 
 def loses_sign(node, outputs):
     """Returns whether TensorFlow's LogMatrixDeterminant of complex64 contradicts itself by returning a sign of 0
-    together with a finite logarithm. TensorFlow multiplies a pivot by the reciprocal of its absolute value, which is
-    flushed to 0 beyond 2^126."""
+    together with a finite logarithm. TensorFlow multiplies a pivot by the reciprocal of the pivot's absolute value. It
+    flushes this reciprocal to 0 if the absolute value exceeds 2^126."""
     sign, log = outputs.get(f"{node.name}:0"), outputs.get(f"{node.name}:1")
     return node.op == "LogMatrixDeterminant" and sign and log and sign[0] == 8 and any(
         not any(s) and math.isfinite(x[0]) for s, x in zip(Tensor(*sign).values(), Tensor(*log).values()))

@@ -31,8 +31,8 @@ from case import NUMBERS, STRING, Case, Node, Tensor, count, tensor
 TEXT_BYTES = 8 << 20
 ELEMENTS = 4000
 # Deadlines in milliseconds: SHORT_MS for cases in which many elements share a text, ONE_MS for one longer text, LONG_MS
-# for other cases, and GROWTH_MS for tables that grow and lists that shrink. Only the cases of SHORT_MS do not make
-# their inputs during the run.
+# for other cases, and GROWTH_MS for tables that grow and lists that shrink. All cases except those
+# of SHORT_MS also make their inputs during the run.
 SHORT_MS, ONE_MS, LONG_MS, GROWTH_MS = 100, 900, 600, 4000
 JOINED = 8  # number of times that a text is repeated in a text of 64 MB
 # RE2 cannot be stopped within one text. It reads 64 MB in 60 to 120 ms, depending on the machine.

@@ -102,8 +102,8 @@ def main():
         return dtype, value.shape, np.ascontiguousarray(value).tobytes() if DTYPES.get(dtype, ("", 1))[1] else b""
 
     def hidden(case):
-        """Returns a copy of the case that hides its constants and the shapes of its feeds while Python builds the
-        graph. No shapes are then inferred from them, as in a server's session."""
+        """Returns a copy of the case in which TensorFlow sees neither the values of constants nor the shapes of feeds
+        while it builds the graph. As in a server's session, it then infers no shapes from these values and shapes."""
         case = case.copy()
         for n in [n for n in case.nodes if n.op in ("Const", "Placeholder")]:
             if n.op == "Placeholder":
