@@ -1,5 +1,5 @@
-"""Specifies staging areas with keys and conditional accumulators by means of graphs that run several times in one session.
-No step waits: a model of the area chooses steps that can go on at once. tests/e2e/test_queues.py holds what waits."""
+"""Specifies staging areas with keys, and conditional accumulators, by means of graphs that run several times in one session.
+All steps can run immediately. tests/e2e/test_queues.py tests steps that wait."""
 
 import itertools
 
@@ -67,7 +67,7 @@ def whole(g, op):
 
 @spec("MapStage", "OrderedMapStage")
 def order(g, op):
-    """The first item of an unordered map depends on all insertions and removals before."""
+    """Which item of an unordered map is first depends on all earlier insertions and removals."""
     for n in (3, 13, 14, 15, 29, 31, 62):
         for few in (False, True):
             keys = g.rng.permutation(3 * n)[:n] * (13 if few else 1) if n % 2 else g.rng.integers(-2**63, 2**63, n)
@@ -77,7 +77,7 @@ def order(g, op):
                 a = Area(tf, op, ["float32"], shared, {})
 
                 def chained(calls):
-                    """Makes one step of calls that run in this order."""
+                    """Returns the fetches of a step that makes the calls in the given order."""
                     last, fetched = [], []
                     for call in calls:
                         with tf.control_dependencies(last):
@@ -142,7 +142,8 @@ def limits(g, op):
 
 
 class Dense:
-    """The ops of one dense accumulator. A `wild` number is one whose shape no op infers."""
+    """The ops of one dense accumulator. `wild` returns a number whose shape TensorFlow does not know while it builds the
+    graph."""
 
     def __init__(self, tf, op, dtype, **attrs):
         kind = "Resource" if op.startswith("Resource") else ""
@@ -199,7 +200,7 @@ def dense_refusals(g, op):
             yield dense_graph(op, "float32", steps, x, two, name=f"shape {x.shape}", shape=shape)
 
     def steps(a, x):
-        # TensorFlow ends at numbers with several elements.
+        # TensorFlow's process crashes if num_required or a step has several elements.
         return [a.apply(x), a.take(0), a.take(-3), a.set_step(5), a.apply(x, 4), a.number(), a.apply(x, 5), a.number(), a.set_step(2),
                 a.apply(x, 3), a.number(), a.apply(x, 1), a.take(3), a.apply(x, 2), a.number(), a.apply(x, 3), a.number(), a.apply(x, [3]),
                 a.number(), a.set_step(-4), a.apply(x, -4), a.apply(x, -5), a.number()]

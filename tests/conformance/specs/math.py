@@ -112,7 +112,7 @@ def power(g, op):
 def two_floats(g, op):
     for dtype, a, b in pairs(g, FLOATS):
         yield Case(a, b, atol={"float16": 1e-3, "bfloat16": 1e-2}.get(dtype, 1e-7))
-    if op == "Xlogy":  # Subnormal numbers are treated as 0.
+    if op == "Xlogy":  # TensorFlow treats subnormal numbers as 0.
         yield Case(np.float64(2.5), np.full(8, 1e-310))
         yield Case(np.float32(-2.5), np.full(8, 1e-40, "float32"))
     if op != "Atan2":
@@ -187,7 +187,7 @@ EXACT = {
     "Floor": FLOATS,
     "Ceil": FLOATS,
     "Rint": WIDE_FLOATS,
-    "Round": FLOATS,  # For integers, TensorFlow's Round returns zero, and its Python API never calls it.
+    "Round": FLOATS,  # For integers, TensorFlow's Round returns zero. TensorFlow's Python API never rounds integers with it.
     "IsNan": FLOATS,
     "IsInf": FLOATS,
     "IsFinite": FLOATS,
@@ -242,7 +242,7 @@ def one_float(g, op):
             yield Case(x, atol=near)
         for x in g.tensors(dtype, lo=lo, hi=limit) + [g.values(dtype, (100,), lo=max(lo, -0.9), hi=max(lo, 0) + 0.9)]:
             yield Case(x, atol=near)
-    if op == "Log":  # Subnormal numbers are treated as 0.
+    if op == "Log":  # TensorFlow treats subnormal numbers as 0.
         yield Case(np.full(8, 1e-310))
     for dtype in COMPLEX:
         for x in g.tensors(dtype, lo=-2, hi=2):

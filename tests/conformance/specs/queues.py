@@ -95,7 +95,7 @@ def program(g, op, dtype, shape, legacy):
 def queues(g, op):
     # A session accepts only a few hundred sets of fetches, so each op has few programs.
     for k, dtype in enumerate(TYPES):
-        # TensorFlow's process ends at items without elements
+        # TensorFlow's process crashes if an item has no elements
         yield program(g, op, dtype, ((), (3,), (2, 1))[k % 3], k % 2 == 0)
     for k in range(20):
         yield program(g, op, "int32", (2,), k % 2 == 0)

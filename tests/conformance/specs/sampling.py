@@ -61,7 +61,7 @@ def samplers(g, op):
         top = n if "All" in op else int(g.rng.choice([n, n + 1, 2 * n, 64, 100, 12345, 1 << 40, 2**63 - 1]))
         unique = bool(k % 2) and n <= top
         if unique and "Log" in op and top == n:
-            top = 3 * n  # classes at the end of the range are drawn too rarely
+            top = 3 * n  # drawing every class of a range takes too long, because the last classes are rarely drawn
         shape = ((2, 2), (3, 1), (0, 2))[k % 3]
         yield graph(g.rng.integers(0, top, shape), shape[1], num_sampled=n, unique=unique, seed=k, seed2=int(g.rng.integers(1, 99)),
                     **({"range_max": top} if every else {}))

@@ -226,7 +226,8 @@ def dense(g, op):
     # The buckets of a hash table, as a checkpoint stores them. Some are empty, and one held a key that was removed.
     saved = [i64([[0], [1], [-1], [3], [0], [0], [0], [0]]), f32([[0], [1], [2], [3], [0], [0], [0], [0]]), i64([1, 3, 5, 2]), i64([4, 11]), f32([4, 11]), i64([3]), f32([3])]
     load, more, less = ("import", 0, 1), ("insert", 3, 4), ("remove", 5, 0)
-    # TensorFlow stores a key twice if it is inserted again after a bucket whose key was removed. No case tests this.
+    # TensorFlow stores a key twice if the key is inserted again and the bucket of a removed key precedes the key's own
+    # bucket. No case tests such keys.
     yield case("restored", i64(0), i64(-1), f32(-5), [load, more, less, ("insert", 5, 6)], saved, ask=saved[2], **small)
     yield case("restored over others", i64(0), i64(-1), f32(-5), [more, load, more], saved, ask=saved[2], initial_num_buckets=32)
     yield case("restored and exported", i64(0), i64(-1), f32(-5), [load, export, more, export],

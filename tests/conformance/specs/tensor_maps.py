@@ -1,5 +1,5 @@
-"""Specifies tensor maps, whose variants pass from node to node of a run. The order of a map's keys is not specified, so that
-cases with several keys compare them sorted."""
+"""Specifies tensor maps, whose variants pass from node to node of a run. The order of a map's keys is not
+specified, so cases with many keys compare only their sum, or no keys."""
 
 from spec import *
 
@@ -7,7 +7,7 @@ TYPES = PLAIN + ["string"]
 
 
 class Maps:
-    """The map ops, with the types of the values in front."""
+    """The ops on maps. `dtype` is the type of the value or, in `keys`, of the keys."""
 
     def __init__(self, tf):
         self.R = tf.raw_ops

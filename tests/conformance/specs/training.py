@@ -120,7 +120,7 @@ def refusals(g, rule):
         for value in [-1, 0, 1, -0.0] + ([np.nan, np.inf, -np.inf] if dtype == np.float32 else []):
             yield bad(arg.name, dtype(value))
         yield bad(arg.name, np.ones([1], dtype))
-        if arg.name != "sign_decay":  # Otherwise, TensorFlow ends its process.
+        if arg.name != "sign_decay":  # TensorFlow's process crashes unless sign_decay has exactly one element.
             yield bad(arg.name, np.ones([2], dtype))
             yield bad(arg.name, np.ones([0], dtype))
     grad = "delta" if "delta" in [a.name for a in rule.inputs] else "grad"
@@ -166,7 +166,7 @@ def count_up_to(g, op):
                 read = tf.raw_ops.ReadVariableOp(resource=v, dtype=dtype)
             return [[init] if has_value else [tf.no_op()], [step], [step], [step], [read]]
 
-        words = has_value or op == "CountUpTo"  # Otherwise, TensorFlow's error message names a C++ type.
+        words = has_value or op == "CountUpTo"  # for a resource without a value, TensorFlow's message names a C++ type
         return Graph(build, np.array(value, dtype), name=f"{op} {dtype} {value} to {limit}", texts=words)
 
     for dtype in ["int32", "int64"]:

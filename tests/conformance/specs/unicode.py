@@ -46,7 +46,7 @@ def inputs(g):
 @spec("UnicodeDecode", "UnicodeDecodeWithOffsets")
 def decode(g, op):
     for x, attrs in inputs(g):
-        # UnicodeDecodeWithOffsets with Tsplits=int32 ends TensorFlow's process.
+        # UnicodeDecodeWithOffsets with Tsplits=int32 crashes TensorFlow's process.
         for splits in ("int64", "int32") if attrs["input_encoding"] == "UTF-8" and op == "UnicodeDecode" else ("int64",):
             yield Case(x, Tsplits=splits, texts=True, **attrs)
 
