@@ -346,7 +346,7 @@ static void each_long_batch_leaves_its_place_to_a_model_queue_without_one(void *
         assert_true(srv_core_has_place(&w.core, 1));
     }
     assert_int_equal(take_spare(&w, true, &b[1]), other);
-    assert_int_equal(take_spare(&w, true, &none), -1); /* a short batch still occupies the place */
+    assert_int_equal(take_spare(&w, true, &none), -1); /* b[1] is not long, so it keeps its place */
     /* After a batch ends, any model queue without a long batch may take its place. */
     srv_core_done(&w.core, &b[1], 1000, true);
     assert_int_equal(take_spare(&w, true, &b[1]), other);

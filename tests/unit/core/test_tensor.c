@@ -90,8 +90,8 @@ static void a_pool_counts_recycles_and_holds_to_its_limit(void **state)
     rt_buffer_unref(a);
 }
 
-/* The header of a small allocation is larger than the allocation itself, and also counts against
- * the limit. */
+/* The header of a small allocation is larger than the allocated data, and also counts against the
+ * limit. */
 static void small_pieces_count_what_they_take(void **state)
 {
     (void)state;

@@ -8,8 +8,8 @@
 #include "runtime/files/file.h"
 #include "runtime/files/sstable.h"
 
-/* The state of the file system that the program's statvfs reports, which replaces that of the C
- * library, and the bytes that each call takes from its free space. */
+/* This program replaces statvfs of the C library. Each call reports `disk` and then takes
+ * `shrinks_by` bytes from the free space of `disk`. */
 static struct statvfs disk;
 static size_t shrinks_by;
 

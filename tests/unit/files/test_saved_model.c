@@ -339,7 +339,7 @@ static void a_text_may_not_take_much_memory(void **state)
     (void)state;
     enum { N = 1 << 20 };
     struct rt_saved_model *m = NULL;
-    int left = 8; /* the file is read in four pieces, so the text is being parsed by then */
+    int left = 8; /* reading the file takes fewer checks, so the check fails during the parsing */
     const struct rt_check check = {fail_at, &left};
     struct rt_bytes text;
     rt_bytes_init(&text, SIZE_MAX);

@@ -216,7 +216,7 @@ struct mixed {
     struct run run;
     const struct other_type *other;
     char name[FEEDS + MOST_NODES][MOST_NAME];
-    /* Indices into `name`: `number` of the numeric values, and `truth` of the booleans. */
+    /* The indices into `name` of the numeric values (`number`) and of the booleans (`truth`). */
     int number[FEEDS + MOST_NODES], truth[FEEDS + MOST_NODES];
     int n_numbers, n_truths;
 };

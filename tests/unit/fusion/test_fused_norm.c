@@ -266,8 +266,8 @@ static void long_rows_and_many_are_right(void **state)
     rt_bytes_clear(&g);
 }
 
-/* Tests graphs whose normalised axis is not the last axis, or whose scale and offset have a
- * different length or rank. */
+/* Tests graphs whose normalised axis is not the last axis. Also tests graphs whose scale and offset
+ * are not vectors of the normalised axis's length. */
 static void odd_shapes_are_right(void **state)
 {
     (void)state;

@@ -182,8 +182,9 @@ static void ask(void *device, const struct dnn_conv *c, struct counts *counts)
     dnn_plan_free(plan);
 }
 
-/* Asks for the plans of all convolutions, as they are and without their ReLU, which a kernel of
- * Slipway computes if cuDNN's ReLU loses NaN. Returns the number of plans that cuDNN lacks. */
+/* Asks for the plans of all convolutions. Also asks for the plan of each convolution without its
+ * ReLU, because a kernel of Slipway computes the ReLU if cuDNN's ReLU loses NaN. Returns the number
+ * of plans that cuDNN lacks. */
 static int ask_for_models(const struct gpu *gpu, enum kc_precision precision, int64_t batch)
 {
     void *device = describe(gpu);

@@ -267,7 +267,8 @@ static void a_forbidden_call_ends_a_capture(void **state)
     a_stream_works_in_order(state);
 }
 
-/* The call that another thread makes while the calling thread captures a stream. */
+/* A second thread that uses the GPU while the test's thread captures a stream, and the results of
+ * the second thread's calls. */
 struct other {
     pthread_t thread;
     int current, alloc, copy, free;

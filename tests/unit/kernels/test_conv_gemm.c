@@ -135,7 +135,7 @@ static void compare(const struct shape *s, const char *act, bool odd)
     struct rt_tensor in[2] = {floats(s->batch, s->in_h, s->in_w, s->ci, odd)};
     struct rt_tensor out, first = {0};
     /* The error of a sum is relative to its largest terms. assert_alike scales the tolerance by the
-     * largest result, which is only 1 after Tanh. */
+     * largest result. After Tanh, the largest result is only 1. */
     const double tolerance = strcmp(act, "Tanh") == 0 ? 3e-4 : 2e-5;
 
     rt_bytes_init(&g, 1 << 25);

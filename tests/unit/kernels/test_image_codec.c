@@ -8,7 +8,7 @@
 #include "tests/support/test.h"
 
 struct caller {
-    struct kn_codec codec; /* the first member, because decoders hand back a pointer to it */
+    struct kn_codec codec; /* the first member, so that its address is that of the struct */
     struct rt_error err;
     int64_t work, most_work; /* `spend` fails when `work` exceeds most_work */
     size_t charged, most_bytes;

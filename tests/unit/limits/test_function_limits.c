@@ -216,7 +216,8 @@ static void chains_of_functions_are_bounded(void **state)
     GA_TRY(loop_that_calls_itself, "Function 'f0' calls itself: calls, ");
 }
 
-/* Builds a function with n attributes that have default values, and a node that reads the last. */
+/* Builds a function with n attributes that have default values. Its node reads the last of these
+ * attributes. */
 static void function_with_defaults(struct rt_bytes *g, int n)
 {
     ProtobufCMessage *graph = NULL;

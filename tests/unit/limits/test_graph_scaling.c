@@ -103,8 +103,8 @@ static void enter(struct rt_bytes *g, const char *name, const char *input, const
     rt_bytes_clear(&attrs);
 }
 
-/* A chain of n / 8 loops, as TensorFlow 1's tf.while_loop writes them, in frames of one name, which
- * has n / 4 bytes. */
+/* A chain of n / 8 loops in the form that TensorFlow 1's tf.while_loop writes. The frames of all
+ * loops have the same name of n / 4 bytes. */
 static void loops_in_frames_of_one_name(struct rt_bytes *g, int n)
 {
     static const struct {
@@ -151,7 +151,7 @@ static void frames_side_by_side(struct rt_bytes *g, int n)
     sum(g, "y", "o", n);
 }
 
-/* Nodes that each join two edges into one frame, whose name has 50 * n bytes. */
+/* n nodes in one frame, each with two input edges. The frame's name has 50 * n bytes. */
 static void edges_into_a_frame_with_a_long_name(struct rt_bytes *g, int n)
 {
     const size_t size = 50 * (size_t)n;

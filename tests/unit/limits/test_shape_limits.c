@@ -221,8 +221,8 @@ static void a_crop_without_a_position_lies_outside(void **state)
     op_clear(&c);
 }
 
-/* Tests tensors without elements whose other dimensions are as large as possible. The ops include
- * at least one op of each family of kernels. */
+/* Tests tensors in which one dimension is 0 and the other dimensions are very large. The ops
+ * include at least one op of each family of kernels. */
 static void enormous_shapes_without_elements_are_survived(void **state)
 {
     (void)state;

@@ -252,7 +252,8 @@ static void the_models_take_turns(void **state)
     assert_null(srv_load_queue_begin(&queue));
 }
 
-/* Another model waits for the load of the current round and for one load of the next round. */
+/* One model has 1,000 versions. The load of another model waits for two of that model's loads, one
+ * in the current round and one in the next round. */
 static void a_model_with_many_versions_delays_others_by_two_loads(void **state)
 {
     (void)state;
