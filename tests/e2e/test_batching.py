@@ -244,8 +244,8 @@ class Sizes(Case):
         with Batched(self, "max_batch_size { value: 8 } allowed_batch_sizes: 3 "
                            "allowed_batch_sizes: 8 batch_timeout_micros { value: 300000 }") as b:
             self.assertEqual(b.outputs(("rows", [[0.0]])), [[[3.0]]])
-            # If the two requests are not in the same batch, each is padded to three rows, and both are sent again until
-            # they share a batch.
+            # If the two requests are not in the same batch, each request is padded to three rows. The test sends both
+            # again until they share a batch.
             wait_for(lambda: b.outputs(("rows", [0.0] * 2), ("rows", [0.0] * 2)) == [[8.0] * 2] * 2,
                      "two in one batch")
             self.assertEqual(b.outputs(("double", [1.0, 2.0])), [[2.0, 4.0]])

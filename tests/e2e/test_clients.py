@@ -276,8 +276,8 @@ class Commands(Asked):
         self.bad("NOT_FOUND", "bench", "nobody", "--server", self.grpc)
 
     def test_a_stall_shows_in_an_open_loop(self):
-        """If a server stalls temporarily, the latencies that a client with a fixed request rate measures must include
-        the time for which the delayed requests waited."""
+        """A client with a fixed request rate measures latencies while the server stalls temporarily. The latencies of
+        delayed requests must include the time for which these requests waited."""
         with socket.socket() as slow:
             slow.bind(("127.0.0.1", 0))
             slow.listen()

@@ -77,8 +77,8 @@ class Answers(GpuCase):
             for a, b in zip(one, other):
                 self.assertAlmostEqual(a, b, delta=1e-5)
         counts = self.counts()
-        # The region's kernels are launched one by one for the first request on each stream, and once more to record
-        # them. Later requests launch the recorded graph.
+        # The first request on each stream launches the region's kernels one by one. The kernels are launched once more
+        # to record a graph, and later requests launch that graph.
         self.assertLess(counts["LaunchKernel"], 2 * len(want))
         self.assertGreaterEqual(counts["GraphLaunch"], len(want) - 4)
         self.assertLessEqual(counts["GraphInstantiateWithFlags"], 2)

@@ -17,7 +17,7 @@ from support import MODELS, SLOW, Server, command
 
 WAIT = 20 * SLOW
 HEADER = "Inference-Header-Content-Length"
-# Maps a type to the protocol's name for it, its format character in Python's struct module, and its field in
+# Maps a type to its name in the protocol, its format character in Python's struct module, and its field in
 # InferTensorContents.
 TYPES = {"float": ("FP32", "f", "fp32_contents"), "double": ("FP64", "d", "fp64_contents"),
          "int8": ("INT8", "b", "int_contents"), "int16": ("INT16", "h", "int_contents"),

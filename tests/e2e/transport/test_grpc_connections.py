@@ -17,7 +17,7 @@ from grpc_support import WAIT, GrpcCase, by_tls
 from support import MODELS, wait_for
 from tensorflow_serving.apis import get_model_status_pb2
 
-KEPT = 64  # the number of descriptors that server/base/sockets.c reserves, first for models and then for REST
+KEPT = 64  # number of descriptors that server/base/sockets.c reserves for models and, after that, for REST
 
 
 def n_files(server):
@@ -59,14 +59,14 @@ class Plain(GrpcCase):
         for s in held:
             s.close()
         self.serves(server)
-        # Without any descriptor, poll fails too.
+        # With a limit of 0 descriptors, poll fails too.
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (0, limits[1]))
         held = self.silent(server, 1)
         resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, limits)
         self.serves(server)
 
     def test_connections_that_end_while_their_frames_wait_harm_no_others(self):
-        """Each connection sends many small frames in two parts, closes its sending side, and soon disappears."""
+        """Each connection sends many small frames in two parts, closes its sending side, and is closed soon afterwards."""
         server = self.serve()
         update = http2.Connection.frame(8, 0, 0, b"\0\0\0\1")  # WINDOW_UPDATE
         hello = http2.PREFACE + http2.Connection.frame(4, 0, 0, b"") + http2.Connection.frame(4, 1, 0, b"")
