@@ -110,7 +110,7 @@ def refused_max(g, op, x, size, n):
             yield Case(*(num(g, "float32", *s) for s in shapes), *more, padding="SAME", texts=len(bad) == len(x) and bad[0] == x[0], **how)
     values = [num(g, "float32", *s) for s in good]
     if how:
-        # TensorFlow's Python code refuses some of these lengths.
+        # for GradGrad, TensorFlow's Python code refuses these lengths of ksize and strides
         lengths = [((1, *size, 1, 1), (1, *strides, 1)), ((1, *size, 1), (1, *strides, 1, 1))]
         for k, s in [((2, *size, 1), (1, *strides, 1)), ((1, *size, 2), (1, *strides, 2)), ((1, *size, 1), (1, *strides, 2)),
                      *([] if grad_grad else lengths)]:

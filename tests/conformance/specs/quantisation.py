@@ -208,11 +208,11 @@ def quantize(g, op):
 
 
 def quantize_refusals(x, modes, **attrs):
-    for axis in (2, 3) if attrs else ():  # TensorFlow's shape function for Dequantize refuses these axes
+    for axis in (2, 3) if attrs else ():  # for Dequantize, TensorFlow's shape function refuses an axis that x lacks
         yield Case(x, np.zeros(3, "float32"), np.ones(3, "float32"), axis=axis, **attrs, texts=True)
     for axis, a, b, (mode, _) in itertools.product((-1, 0, 1), [(), (1,), (3,), (4,), (0,), (3, 1)], [(), (3,), (4,)], modes[:3]):
         if not attrs and axis >= 0 and len(a) != 1 or not attrs and axis >= 0 and len(b) != 1:
-            continue  # TensorFlow's kernel for Dequantize aborts
+            continue  # with an axis, TensorFlow's kernel for Dequantize aborts if a bound is not a vector
         yield Case(x, np.zeros(a, "float32"), np.ones(b, "float32"), axis=axis, mode=mode, **attrs, texts=True)
 
 
@@ -497,7 +497,7 @@ def uniform_clip(g, op):
 
 # ---- ops of other families on quantised types ----
 
-SOME = ("qint8", "quint8", "qint32")  # TensorFlow registers some kernels only for these types
+SOME = ("qint8", "quint8", "qint32")  # the only quantised types for which TensorFlow registers some kernels
 
 
 @spec("Cast")
