@@ -243,8 +243,8 @@ static void small_requests_do_not_wait_for_workers_that_are_at_long_ones(void **
     sched_end(w);
 }
 
-/* The server has two GPUs with two streams each. Two workers serve the model, regardless of its
- * GPU. */
+/* The server has two GPUs with two streams each. Two workers serve the model, no matter which GPU
+ * the model uses. */
 static void a_model_on_a_gpu_has_one_worker_per_stream(void **state)
 {
     (void)state;
