@@ -1,8 +1,8 @@
 """Writes SavedModels of a few nodes without TensorFlow, for tests of the code around a model.
 
-A model is a dictionary of signatures. A signature is (inputs, outputs). Each of the two maps an alias to (tensor
-name, type name) of a node that `build` makes, or to (tensor name, type name, dimensions) where the signature states
-a shape. An optional third element of a signature is its method name, without the prefix "tensorflow/serving/"."""
+A model is a dictionary of signatures. A signature is (inputs, outputs). Both are dictionaries that map an
+alias to (tensor name, type name) of a node that `build` makes, or to (tensor name, type name, dimensions) where the
+signature states a shape. An optional third element of a signature is its method name, without the prefix "tensorflow/serving/"."""
 import os
 
 from tensorflow.core.framework import tensor_pb2, types_pb2
@@ -204,7 +204,7 @@ def write_endless(folder):
 
 
 def write_long_init(folder, n):
-    """Writes a model whose init op counts to n, which takes about 0.3 microseconds for each number."""
+    """Writes a model whose init op counts to n. The op takes about 0.3 microseconds for each number."""
     def build(g):
         g.placeholder("x", "float")
         g.const("most", "int64", [], int64_val=[n])

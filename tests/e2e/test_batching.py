@@ -331,7 +331,7 @@ class Modes(Case):
             self.assertEqual(b.outputs(*[("double", [float(i)]) for i in range(8)]),
                              [[2.0 * i] for i in range(8)])
             self.assertEqual(set(map(tuple, b.outputs(*[("rows", [0.0])] * 8))), {(1.0,)})
-            # A request with a scalar input, which has no rows to merge, also succeeds.
+            # A scalar input has no rows to merge, but a request with a scalar input succeeds.
             self.assertEqual(b.rest("double", 3.0), (200, 6.0))
 
     def test_with_the_flag_false_nothing_is_merged(self):

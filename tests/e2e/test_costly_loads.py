@@ -16,7 +16,7 @@ def ints(n, key, *values):
 
 
 def fill(g, name, *dims, value=1.0):
-    """Adds a tensor with the dimensions `dims`, whose elements are computed and not stored in the model."""
+    """Adds a tensor with the dimensions `dims`. The model's file does not store the tensor's elements."""
     g.const(name + "_dims", "int32", [len(dims)], int_val=dims)
     g.const(name + "_one", "float", [], float_val=[value])
     g.node(name, "Fill", name + "_dims", name + "_one", T="float", index_type="int32")

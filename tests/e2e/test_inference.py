@@ -26,7 +26,7 @@ CLASSIFY, REGRESS = "tensorflow/serving/classify", "tensorflow/serving/regress"
 
 
 def long_loop(g):
-    """Adds a loop of two billion iterations, whose result is `exit`."""
+    """Adds a loop of two billion iterations. The node `exit` outputs the loop's result."""
     i = {"T": "int32"}
     for name, value in (("from", 0), ("to", 2**31 - 1), ("step", 1)):
         g.const(name, "int32", [], int_val=[value])

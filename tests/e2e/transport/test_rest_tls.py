@@ -208,14 +208,14 @@ class Tls(unittest.TestCase):
                        client="client") as server:
             self.assertEqual(server.ask("GET", MODEL)[0], 200)
             with socket.create_connection(("127.0.0.1", server.rest_port), timeout=20 * SLOW):
-                pass  # a probe, which is not logged
+                pass  # the server does not log connections on which no handshake began
             for name in (None, "stranger"):
                 context = ssl.create_default_context(cafile=self.folder.at("ca.crt"))
                 if name:
                     context.load_cert_chain(self.folder.at(name + ".crt"),
                                             self.folder.at(name + ".key"))
-                # In TLS 1.3, a client learns only from its first read that the server has refused the handshake. An
-                # alert tells it so.
+                # In TLS 1.3, a client learns only from its first read that the server has refused the handshake. The
+                # server reports the refusal as an alert.
                 with self.subTest(name=name), self.assertRaisesRegex(ssl.SSLError, "alert"):
                     with server.connect(context) as s:
                         s.recv(1)
