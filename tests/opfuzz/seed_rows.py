@@ -43,7 +43,8 @@ for kind, fill in (("HashTableV2", "LookupTableImportV2"), ("MutableHashTableV2"
          ("fill", fill, ["table", s("a", "b"), i64(1, 2)], {"Tin": "string", "Tout": "int64"}),
          ("gone", "DestroyResourceOp", ["table"], {"ignore_lookup_error": False}), ("size", "LookupTableSizeV2", ["table"], {}),
          steps=[["fill"], ["size:0"], ["gone"], ["size:0"], ["fill"], ["gone"]])
-# SaveV2 of a uint8 tensor writes a data file with exactly these bytes, which serves as a vocabulary file.
+# SaveV2 writes these bytes, the elements of a uint8 tensor, unchanged to a data file. The data file serves as a
+# vocabulary file.
 TEXT = b"a 1\nb 2\n"
 WRITE = ("write", "SaveV2", [scalar("string", b"words"), s("x"), s(""), t("uint8", [len(TEXT)], list(TEXT))], {"dtypes": ["uint8"]})
 FILE = scalar("string", b"words.data-00000-of-00001")

@@ -49,8 +49,8 @@ def long_text(unit):
 
 
 def filled(name, dims, of, times=1):
-    """Returns the nodes that make `name` a string tensor of shape `dims`, whose elements share one text: the text fed as
-    `of`, repeated `times` times."""
+    """Returns the nodes that make `name` a string tensor of shape `dims`. The elements share one text, which is the text
+    fed as `of`, repeated `times` times."""
     shape = tensor("int32", [len(dims)], dims)
     text = of if times == 1 else f"{name}_joined"
     nodes = [Node(of, "Placeholder", [], {"dtype": ["type", STRING], "shape": ["shape", None]}),
