@@ -1,6 +1,6 @@
 /*
  * Tests memory allocation. A specialised run must allocate nothing. While a plan is made, any
- * allocation may fail, and nothing may leak, which a sanitizer checks. The linker wraps calls to
+ * allocation may fail. A sanitizer checks that a failure causes no leak. The linker wraps calls to
  * malloc and related functions from Slipway's own libraries (tests/CMakeLists.txt), and the
  * wrappers count these calls.
  *

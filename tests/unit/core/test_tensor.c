@@ -568,8 +568,8 @@ static void zeroing_many_strings_ends_when_the_run_does(void **state)
         assert_int_equal(text[i].n, 0);
         assert_true(rt_str_set(&text[i], p, "longer than what fits into it", 29, &err));
     }
-    /* The next tensor gets the memory of the previous one, which is full of pointers to freed
-     * strings. */
+    /* The next tensor gets the memory of the previous tensor. That memory is full of pointers to
+     * freed strings. */
     rt_tensor_clear(&t);
     for (int most = 0; most < 2; most++) {
         left = most;

@@ -256,7 +256,7 @@ static void reading_an_index_ends_when_its_run_does(void **state)
     assert_int_equal(bytes, 5 + 2500 * 4);
 }
 
-/* Writes a checkpoint of `n` scalars, whose names begin with `first`, without their data. */
+/* Writes a checkpoint of `n` scalars whose names begin with `first`. The data file is empty. */
 static void write_scalars(const char *prefix, char first, int n)
 {
     /* `header` has the field num_shards. `entry` has the fields dtype and size. */

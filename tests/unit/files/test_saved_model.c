@@ -317,7 +317,7 @@ static void a_file_is_read_in_pieces_until_the_load_ends(void **state)
     int left = INT32_MAX;
     const struct rt_check check = {fail_at, &left};
     folder_new();
-    /* The file has one field of bytes, which TensorFlow's message does not have. */
+    /* The file has one field of bytes, with a field number that TensorFlow does not define. */
     folder_write("saved_model.pb", "\x3a\xfb\xff\xff\x03");
     assert_int_equal(truncate(folder_path("saved_model.pb"), MEGABYTES << 20), 0);
     assert_ok(rt_saved_model_read(&m, folder_path("."), &check, &err), &err);

@@ -189,8 +189,7 @@ static void against_tensorflow(const char *name, const struct golden *g)
                       no_fusion, &y, &nodes, &err),
                   &err);
         expect_same(RT_OK, &g->y, RT_OK, &y, name);
-        /* Each run of a node is counted, so a loop that is not fused counts its nodes once per
-         * step. */
+        /* Each run of a node is counted. If a loop is not fused, its nodes run once per step. */
         if (!no_fusion && nodes > 60)
             fail_msg("%s: %d nodes ran", name, (int)nodes);
         rt_tensor_clear(&y);

@@ -268,8 +268,8 @@ static void ends_soon(struct fixture *x, const char *what, int64_t n, const int6
 
 enum { CROWD = 1 << 17 };
 
-/* The keys hash to the first slots of the table. An attacker could choose them if the secret key of
- * this process's hash function were known. */
+/* The keys hash to the first slots of the table. An attacker could choose such keys if the secret
+ * key of this process's hash function were known. */
 static void insertions_that_all_collide_end_soon_after_their_deadline(void **state)
 {
     struct fixture *x = *state;

@@ -78,7 +78,7 @@ static const char *any(const char *const *of, int64_t n)
     return of[draw_below(n)];
 }
 
-/* Writes the inputs of step number `n_values`, which may be the results of earlier steps. */
+/* Writes the inputs of step number `n_values`. The inputs may be results of earlier steps. */
 static void fill(char *out, size_t capacity, const char *pattern, int n_values)
 {
     static const char *const values[] = {"got", "x", "peak", "sums", "row"};

@@ -30,7 +30,7 @@ static double seconds_since(int64_t start)
     return (double)(rt_now_ns() - start) / 1e9;
 }
 
-/* Appends `field`, whose contents are those of `inner`, n times. */
+/* Appends `field` n times, each time with the contents of `inner`. */
 static void repeat(struct rt_bytes *b, unsigned field, size_t n, const struct rt_bytes *inner)
 {
     for (size_t i = 0; i < n; i++)
@@ -284,10 +284,10 @@ static bool is_packed_as(const ProtobufCMessage *m, const ProtobufCMessage *othe
     return same;
 }
 
-/* Both parsers must read the same message from the same bytes. pb_unpack may refuse a message
- * that protobuf-c accepts only because of its limits. Messages in pieces are left out, because
- * protobuf-c loses their unknown fields, and replaces the members of oneofs that it should
- * merge. */
+/* Both parsers must read the same message from the same bytes. If pb_unpack refuses a message that
+ * protobuf-c accepts, the reason must be one of pb_unpack's limits. Messages in pieces are left
+ * out, because protobuf-c loses their unknown fields, and replaces the members of oneofs that it
+ * should merge. */
 static void a_message_is_read_as_protobuf_c_reads_it(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * Tests autotuning (runtime/select/autotune.h). Kernels are chosen by their times, which the tests
- * inject so that no test depends on speed, and the choices are saved in a file.
+ * Tests autotuning (runtime/select/autotune.h). Kernels are chosen by their times, and the
+ * choices are saved in a file. The tests inject the times, so that no test depends on speed.
  */
 #include "tests/support/test.h"
 

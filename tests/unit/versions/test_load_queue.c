@@ -172,9 +172,9 @@ static void a_stream_of_short_loads_does_not_starve_a_long_one(void **state)
     assert_true(now_ns - begin <= 2 * 6 * SECOND * most_slowdown());
 }
 
-/* The loads of 50 models never end. The load of another model takes 1 s, which only a slice of the
- * third level covers. At each level up to the third, this load waits for one slice of every other
- * model. */
+/* The loads of 50 models never end. The load of another model takes 1 s. Slices of the first two
+ * levels are shorter than this load, and slices of the third level are longer. At each of these
+ * levels, the load waits for one slice of every other model. */
 static void a_long_load_waits_for_one_slice_per_model_at_each_level(void **state)
 {
     (void)state;

@@ -200,7 +200,7 @@ static void loads_that_never_end_keep_no_other_waiting(void **state)
     assert_int_equal(atomic_load(&n_done), 0);
 }
 
-/* More loads are submitted than there are slots, which are one per level. A load is therefore
+/* Each level has one slot, and more loads are submitted than there are slots. One load is therefore
  * stopped, and begins again. */
 static void a_stopped_load_begins_again(void **state)
 {
