@@ -19,7 +19,7 @@ struct region {
     int fd;
     uint64_t offset, bytes;
     size_t n_name;
-    char *key;
+    const char *key; /* follows `name` in memory */
     char name[];
 };
 
@@ -46,7 +46,6 @@ static void free_region(struct region *r)
 {
     if (r->fd >= 0)
         close(r->fd);
-    free(r->key);
     free(r);
 }
 
@@ -175,13 +174,14 @@ enum rt_status srv_region_register(struct srv_shared_memory *m, struct rt_span n
     if (!bytes || offset > INT64_MAX || bytes > INT64_MAX - offset)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "byte_size of a region is at least 1, and its end at most 2^63");
-    struct region *r = calloc(1, sizeof *r + name.n + 1);
+    struct region *r = calloc(1, sizeof *r + name.n + 1 + key.n + 1);
     if (!r)
         return rt_fail_memory(err, "a region", sizeof *r);
     *r = (struct region){.refs = 1, .fd = -1, .offset = offset, .bytes = bytes, .n_name = name.n};
     memcpy(r->name, name.p, name.n);
-    r->key = strndup((const char *)key.p, key.n);
-    enum rt_status st = r->key ? open_region(r, err) : rt_fail_memory(err, "a region", key.n);
+    memcpy(r->name + name.n + 1, key.p, key.n);
+    r->key = r->name + name.n + 1;
+    enum rt_status st = open_region(r, err);
     if (!st)
         st = add(m, r, err);
     if (st)
