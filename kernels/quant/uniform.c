@@ -32,8 +32,8 @@ static int64_t attr(const struct rt_node *n, const char *prefix, const char *nam
 }
 
 /*
- * Reads inputs k and k + 1, the scale and the zero point of a tensor with the shape of `t`. The
- * names of the attributes begin with `prefix`.
+ * Reads how a tensor with the shape of `t` is quantised. Input k is its scale, and input k + 1 its
+ * zero point. The names of its attributes, such as quantization_axis, begin with `prefix`.
  */
 static enum rt_status read_uniform(struct rt_run *r, int k, const char *prefix,
                                    const struct rt_tensor *t, struct uniform *u)

@@ -1,4 +1,4 @@
-/* Operations on specialisations that runs use. rt_segment_fits compares the shapes of a
+/* Operations that a run performs on specialisations. rt_segment_fits compares the shapes of a
  * specialisation with the values of a context; rt_specialisation_unref drops a reference. */
 #include "runtime/plan/specialisation.h"
 #include "runtime/exec/context.h"

@@ -196,7 +196,8 @@ static const char *benchmarked_shape(const struct rt_prep *prep, char *buffer, s
     return "";
 }
 
-/* Returns a text with the times of a benchmark, the best kernel first. The caller holds mu. */
+/* Returns a string that lists the times of a benchmark, the fastest kernel first. The caller holds
+ * mu. */
 static const char *benchmark_text(struct pl_chooser *chooser, const struct rt_prep *prep,
                                   const struct candidates *c, int best, const int64_t *ns)
 {

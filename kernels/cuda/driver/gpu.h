@@ -69,7 +69,7 @@ struct cuda_gpu {
     struct CUmod_st *module[KC_N_MODULES];
     struct CUfunc_st *kernel[KC_N_MODULES];
     struct cuda_stream stream[RT_MAX_STREAMS];
-    /* the stream for copies within the GPU's memory outside regions */
+    /* the stream for copies within the GPU's memory that no region makes */
     struct CUstream_st *copies;
     _Atomic int64_t longest_ns; /* the longest time that a thread has waited for a stream */
     struct kc_libraries libraries;
