@@ -397,7 +397,7 @@ static bool build(struct building *b, ProtobufCMessage *m, struct rt_span rest)
     return ok;
 }
 
-/* Builds a message. Returns NULL after a failure. */
+/* Builds a message. Returns NULL on failure. */
 static void *build_message(struct building *b, const ProtobufCMessageDescriptor *d,
                            struct rt_span bytes)
 {

@@ -59,8 +59,8 @@ struct rt_device *srv_gpus_choose(struct srv_server *s)
 {
     struct rt_device *best = NULL;
     int64_t least = INT64_MAX;
-    /* Loads in progress hold little memory yet, so several GPUs may have the same amount in use.
-     * Therefore each search begins at another GPU. */
+    /* Loads in progress do not hold much memory yet, so several GPUs may have the same amount in
+     * use. Therefore each search begins at the next GPU. */
     const unsigned first = atomic_fetch_add(&s->n_gpus_chosen, 1);
     for (unsigned k = 0; k < (unsigned)s->gpus.n; k++) {
         struct rt_device *d = s->gpus.device[(first + k) % (unsigned)s->gpus.n];

@@ -145,9 +145,11 @@ static double fresnel_cos(double x)
     return c;
 }
 
-/* The dilogarithm of 1 - x for x between 1/2 and 2, as a series in -log(x). The series follows from
- * DLMF 25.12.1 and the generating function of Bernoulli's numbers. The coefficients are B(2k) / (2k
- * + 1)!. */
+/*
+ * The dilogarithm of 1 - x for x between 1/2 and 2, as a series in -log(x). The series follows from
+ * DLMF 25.12.1 and the generating function of the Bernoulli numbers. Its coefficients are
+ * B(2k) / (2k + 1)!.
+ */
 static double spence_near_one(double x)
 {
     static const double c[] = {1. / 36,

@@ -9,7 +9,7 @@ struct sort {
     int (*compare)(const void *a, const void *b);
     const struct rt_check *check; /* may be NULL */
     struct rt_error *err;
-    size_t n_unchecked; /* number of elements that were merged since the last check */
+    size_t n_unchecked; /* number of elements merged since the last check */
 };
 
 /* Counts n merged elements. Calls the check when RT_SORT_RUN elements have been counted. */

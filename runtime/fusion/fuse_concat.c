@@ -129,8 +129,8 @@ static int concat_input(const struct pass *p, int i)
     return -1;
 }
 
-/* Returns the new number of `operand` after n operands have replaced input `at` of the op and have
- * become its first inputs. */
+/* Input `at` of an op is removed, and n operands are inserted before the other inputs. Returns the
+ * new index of the input `operand`. */
 static int64_t moved(int64_t operand, int at, int n)
 {
     if (operand < 0) /* A negative operand is an encoded number, or -1 if absent. */

@@ -24,7 +24,8 @@ enum {
     LEAST_TAKEN = 64 << 10,
     /* maximum number of unsent bytes of a large response that the kernel may hold */
     MAX_UNSENT = 128 << 10,
-    /* maximum time in milliseconds for a request to arrive during the drain, as for gRPC */
+    /* During a drain, an incomplete request must arrive within this time in milliseconds. gRPC has
+     * the same limit. */
     DRAIN_GRACE_MS = 2000,
     /* maximum time in milliseconds for which a connection lingers after its request was refused */
     LINGER_REFUSED_MS = 10000,

@@ -163,7 +163,7 @@ bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config)
     while (ok && k < m->n_models)
         all[n++] = m->models[k++];
     if (!ok) {
-        for (int i = 0; i < n; i++) /* keeps models that are also in m->models */
+        for (int i = 0; i < n; i++) /* frees the new models only */
             if (!srv_mgr_find_model(m, all[i]->name, strlen(all[i]->name)))
                 srv_mgr_free_model(all[i]);
         free(all);

@@ -93,12 +93,13 @@ static void gather_refuses_an_axis_at_the_end_of_int64(void **state)
     }
 }
 
-/* An op with an input that must be a single number. */
+/* An op with an input that must be a scalar. */
 struct scalar_input {
     const char *op, *attrs;
-    /* The single number is input `at` of n_in inputs. The first other input is float [3]. */
+    /* The op has n_in inputs. The scalar is input `at`. The first of the other inputs is a float
+     * tensor of shape [3]. */
     int at, n_in;
-    /* `value` is the number that must be single. The third input, if any, has n_other integers and
+    /* `value` is the value of the scalar. The third input, if any, has n_other integers and
      * begins with `other`. */
     int32_t value, other;
     int64_t n_other;
