@@ -108,7 +108,8 @@ static void report_failure(const struct srv_rest_loop *l, gnutls_session_t sessi
     if (status == GNUTLS_E_PREMATURE_TERMINATION || status == GNUTLS_E_PULL_ERROR ||
         status == GNUTLS_E_PUSH_ERROR)
         return;
-    gnutls_alert_send_appropriate(session, status);
+    if (has_sent_flight(session)) /* A client that does not speak TLS cannot read an alert. */
+        gnutls_alert_send_appropriate(session, status);
     srv_metrics_event(l->io_loop.server->metrics, "rest_handshake_failed");
     if (srv_log_admits(&limit, "REST"))
         RT_LOG(RT_LOG_WARNING, "REST: a TLS handshake failed: %s", gnutls_strerror(status));
