@@ -1,6 +1,7 @@
 /* ComputeAccidentalHits, which finds true classes among the samples of a candidate sampler, and the
  * k-means ops KMC2ChainInitialization and NearestNeighbors. */
 #include "kernels/array/array.h"
+#include "kernels/array/sort.h"
 #include "kernels/entry.h"
 #include "kernels/random/philox.h"
 
@@ -43,31 +44,14 @@ static int64_t bound(const struct sampled *s, int64_t n, int64_t id, bool after)
     return low;
 }
 
-/* Sorts n samples by class and, within a class, by position. `other` is a workspace for n
- * samples. */
-static enum rt_status sort_samples(struct rt_run *r, struct sampled *s, struct sampled *other,
-                                   int64_t n)
+/* Orders samples by class and, within a class, by position. */
+static int by_class(const void *a, const void *b)
 {
-    struct sampled *from = s, *to = other;
-    enum rt_status st = RT_OK;
+    const struct sampled *x = a, *y = b;
 
-    for (int64_t width = 1; width < n && !st; width *= 2) {
-        for (int64_t at = 0; at < n && !st; at += 2 * width) {
-            const int64_t middle = n - at < width ? n : at + width;
-            const int64_t end = n - middle < width ? n : middle + width;
-            int64_t a = at, b = middle;
-            for (int64_t k = at; k < end; k++)
-                to[k] =
-                    b == end || (a < middle && from[a].id <= from[b].id) ? from[a++] : from[b++];
-            st = rt_run_spend(r, &r->left, 4 * (end - at));
-        }
-        struct sampled *swap = from;
-        from = to;
-        to = swap;
-    }
-    if (from != s && n)
-        memcpy(s, from, (size_t)n * sizeof *s);
-    return st;
+    if (x->id != y->id)
+        return x->id < y->id ? -1 : 1;
+    return x->at < y->at ? -1 : x->at > y->at;
 }
 
 /* Writes the hits to the outputs, or only counts them if `rows` is NULL. */
@@ -105,7 +89,7 @@ static enum rt_status hits_run(struct rt_run *r)
 
     if (st)
         return st;
-    struct sampled *s = rt_scratch(r, 2 * (size_t)n * sizeof *s + sizeof *s);
+    struct sampled *s = rt_scratch(r, ((size_t)n + 1) * sizeof *s);
     if (!s)
         return r->err->code;
     for (int64_t i = 0; i < n && !st; i++) {
@@ -113,7 +97,7 @@ static enum rt_status hits_run(struct rt_run *r)
         st = rt_run_tick(r, i);
     }
     if (!st)
-        st = sort_samples(r, s, s + n, n);
+        st = kn_sort(r, s, n, sizeof *s, by_class);
     if (!st)
         st = find_hits(r, s, n, NULL, &n_hits);
     for (int k = 0; k < 3 && !st; k++)
