@@ -146,12 +146,14 @@ static enum rt_status put_parts(struct rt_run *r, const struct map_stage *s, int
     return st;
 }
 
-static bool is_complete(const struct kn_item *i)
+/* Returns the number of tensors that the item has. */
+static int n_tensors(const struct kn_item *i)
 {
+    int n = 0;
+
     for (int k = 0; k < i->n; k++)
-        if (i->part[k].dtype == RT_NO_DTYPE)
-            return false;
-    return true;
+        n += i->part[k].dtype != RT_NO_DTYPE;
+    return n;
 }
 
 /* Stages some of the tensors of an item. */
@@ -172,7 +174,7 @@ static enum rt_status put_incomplete(struct rt_run *r, struct map_stage *s, int6
     }
     if (!st)
         st = put_parts(r, s, key, e->item, i);
-    if (!st && is_complete(e->item))
+    if (!st && n_tensors(e->item) == e->item->n)
         st = put_complete(r, s, key, kn_item_map_remove(&s->incomplete, e));
     return st;
 }
@@ -309,14 +311,6 @@ static enum rt_status wait_for(struct rt_run *r, struct map_stage *s, const int6
     return st;
 }
 
-static bool is_empty(const struct kn_item *i)
-{
-    for (int k = 0; k < i->n; k++)
-        if (i->part[k].dtype != RT_NO_DTYPE)
-            return false;
-    return true;
-}
-
 /* Reads the requested tensors of an item into `to`. If `takes` is set, also removes them from the
  * area. Sets *key to the item's key. */
 static enum rt_status read_item(struct rt_run *r, struct map_stage *s, int64_t *key, bool has_key,
@@ -333,7 +327,7 @@ static enum rt_status read_item(struct rt_run *r, struct map_stage *s, int64_t *
     if (!st && takes) {
         const int64_t bytes = bytes_of(to->part, to->n);
         s->bytes -= bytes < s->bytes ? bytes : s->bytes;
-        if (is_empty(e->item))
+        if (n_tensors(e->item) == 0)
             kn_item_free(kn_item_map_remove(&s->complete, e));
     }
     if (takes)
