@@ -59,28 +59,24 @@ static enum rt_status check_model(const char *dir, struct rt_error *err)
     return RT_OK;
 }
 
-/* Sets *out to the directory that contains the SavedModel of a version, and checks it. */
-static enum rt_status open_version(const char *base_path, const char *name, struct rt_arena *arena,
-                                   const char **out, struct rt_error *err)
+/* Returns srv_source_model_dir(dir), allocated in `arena`, or NULL if memory runs out. */
+static const char *model_dir(const char *dir, struct rt_arena *arena)
 {
-    char *dir = srv_source_version_dir(base_path, name);
+    char *found = dir ? srv_source_model_dir(dir) : NULL;
+    const char *copy = found ? rt_arena_strdup(arena, found) : NULL;
 
-    *out = dir ? rt_arena_strdup(arena, dir) : NULL;
-    free(dir);
-    return *out ? check_model(*out, err) : rt_fail_memory(err, "a path", 0);
+    free(found);
+    return copy;
 }
 
 enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const char **out,
                                 struct rt_error *err)
 {
-    *out = dir;
-    if (has_model(dir))
-        return check_model(dir, err);
-    const char *nested = rt_arena_printf(arena, "%s/model.savedmodel", dir);
-    if (nested && has_model(nested)) {
-        *out = nested;
-        return check_model(nested, err);
-    }
+    *out = has_model(dir) ? dir : model_dir(dir, arena);
+    if (!*out)
+        return rt_fail_memory(err, "a path", 0);
+    if (has_model(*out))
+        return check_model(*out, err);
     struct srv_model_config config = {
         .name = dir, .base_path = dir, .policy = SRV_POLICY_LATEST, .n_latest = 1};
     struct srv_scan scan;
@@ -100,7 +96,8 @@ enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const c
     if (!scan.n)
         return rt_fail(err, RT_NOT_FOUND,
                        "%s holds neither a saved_model.pb nor a numeric version directory", dir);
-    return open_version(dir, scan.found[0].name, arena, out, err);
+    *out = model_dir(rt_arena_printf(arena, "%s/%s", dir, scan.found[0].name), arena);
+    return *out ? check_model(*out, err) : rt_fail_memory(err, "a path", 0);
 }
 
 bool srv_parse_timeout(const char *text, int64_t *out_ms)

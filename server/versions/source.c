@@ -23,16 +23,16 @@ enum {
 
 /* ---- versions ---- */
 
-char *srv_source_version_dir(const char *base_path, const char *name)
+char *srv_source_model_dir(const char *version_dir)
 {
     static const char nested[] = "/model.savedmodel", plain[] = "/saved_model.pb";
-    const size_t n = strlen(base_path) + 1 + strlen(name);
+    const size_t n = strlen(version_dir);
     char *dir = malloc(n + sizeof nested);
     struct stat s;
 
     if (!dir)
         return NULL;
-    snprintf(dir, n + sizeof nested, "%s/%s%s", base_path, name, nested);
+    snprintf(dir, n + sizeof nested, "%s%s", version_dir, nested);
     if (stat(dir, &s) == 0 && S_ISDIR(s.st_mode)) {
         memcpy(dir + n, plain, sizeof plain);
         if (stat(dir, &s) != 0) {
@@ -41,6 +41,19 @@ char *srv_source_version_dir(const char *base_path, const char *name)
         }
     }
     dir[n] = '\0';
+    return dir;
+}
+
+char *srv_source_version_dir(const char *base_path, const char *name)
+{
+    const size_t n = strlen(base_path) + 1 + strlen(name) + 1;
+    char *path = malloc(n);
+
+    if (!path)
+        return NULL;
+    snprintf(path, n, "%s/%s", base_path, name);
+    char *dir = srv_source_model_dir(path);
+    free(path);
     return dir;
 }
 

@@ -38,10 +38,13 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, int max_names,
                                struct rt_arena *arena, struct srv_scan *out, struct rt_error *err);
 
 /*
- * Returns the path of the directory that contains a version's SavedModel, allocated by malloc.
- * Returns NULL if memory runs out. The path is BASE_PATH/NAME. As in Triton's repositories, it is
- * BASE_PATH/NAME/model.savedmodel if that is a directory and BASE_PATH/NAME has no saved_model.pb.
+ * Returns the path of the directory that contains the SavedModel of a version, allocated by malloc.
+ * Returns NULL if memory runs out. The path is that of the version's directory or, as in Triton's
+ * repositories, of model.savedmodel in it, if that is a directory and there is no saved_model.pb
+ * beside it.
  */
+char *srv_source_model_dir(const char *version_dir);
+/* The same for the version's directory BASE_PATH/NAME. */
 char *srv_source_version_dir(const char *base_path, const char *name);
 
 /*
