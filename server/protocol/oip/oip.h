@@ -177,6 +177,15 @@ void srv_oip_write_raw(struct rt_bytes *out, const struct rt_tensor *t,
 /* Appends the dimensions of a shape as packed varints. */
 void srv_oip_put_dims(struct rt_bytes *out, int rank, const int64_t *dim);
 
+/* ---- oip_json.c ---- */
+
+/* Reads a string, decoded into `arena`. `what` names the value in errors. */
+enum rt_status srv_oip_json_text(struct srv_json v, const char *what, struct rt_arena *arena,
+                                 struct rt_span *out, struct rt_error *err);
+/* Reads an integer of at least 0. `what` names the value in errors. */
+enum rt_status srv_oip_json_size(struct srv_json v, const char *what, int64_t *out,
+                                 struct rt_error *err);
+
 /* ---- oip_json_values.c, oip_proto.c ---- */
 
 /* These functions read the values of the input into the tensor, which has the shape of the

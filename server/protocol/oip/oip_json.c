@@ -18,30 +18,30 @@ struct reader {
     struct rt_error *err;
 };
 
-static enum rt_status read_text(const struct reader *r, struct srv_json v, const char *what,
-                                struct rt_span *out)
+enum rt_status srv_oip_json_text(struct srv_json v, const char *what, struct rt_arena *arena,
+                                 struct rt_span *out, struct rt_error *err)
 {
     if (srv_json_type(v) != SRV_JSON_STRING)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s is no string", what);
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%s is no string", what);
     const struct rt_span token = srv_json_token(v);
     const size_t n = srv_json_unquote(NULL, token);
-    char *p = rt_arena_aligned(r->inf->arena, n + 1, 1);
+    char *p = rt_arena_aligned(arena, n + 1, 1);
     if (!p)
-        return rt_fail_memory(r->err, what, n);
+        return rt_fail_memory(err, what, n);
     srv_json_unquote(p, token);
     *out = rt_span_of(p, n);
     return RT_OK;
 }
 
-static enum rt_status read_size(const struct reader *r, struct srv_json v, const char *what,
-                                int64_t *out)
+enum rt_status srv_oip_json_size(struct srv_json v, const char *what, int64_t *out,
+                                 struct rt_error *err)
 {
     struct srv_number x = {.kind = SRV_NUMBER_NONE};
 
     if (srv_json_type(v) == SRV_JSON_NUMBER)
         srv_number_read(v.p, v.end, &x);
     if (x.kind != SRV_NUMBER_INT || x.i < 0)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s is no integer of at least 0", what);
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%s is no integer of at least 0", what);
     *out = x.i;
     return RT_OK;
 }
@@ -75,7 +75,7 @@ static enum rt_status read_value(const struct reader *r, struct srv_json v,
         out->is_set = false;
         break;
     case SRV_JSON_STRING:
-        st = read_text(r, v, "a parameter", &out->text);
+        st = srv_oip_json_text(v, "a parameter", r->inf->arena, &out->text, r->err);
         out->is_text = true;
         out->is_set = out->text.n != 0;
         break;
@@ -107,7 +107,7 @@ static enum rt_status read_parameter(const struct reader *r, const struct place 
     enum rt_status st = RT_OK;
 
     if (place->input && key_is(key, "binary_data_size")) {
-        st = read_size(r, v, "the parameter binary_data_size", &n);
+        st = srv_oip_json_size(v, "the parameter binary_data_size", &n, r->err);
         place->input->is_raw = true;
         place->input->raw_bytes = (size_t)n;
     } else if (place->is_binary &&
@@ -158,7 +158,8 @@ static enum rt_status read_shape(const struct reader *r, struct srv_json v,
         if (in->rank == RT_MAX_RANK)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "\"shape\" of an input has more than %d dimensions", RT_MAX_RANK);
-        enum rt_status st = read_size(r, value, "a dimension of a shape", &in->dim[in->rank]);
+        enum rt_status st =
+            srv_oip_json_size(value, "a dimension of a shape", &in->dim[in->rank], r->err);
         if (st)
             return st;
     }
@@ -171,7 +172,7 @@ static enum rt_status read_input_member(const struct reader *r, struct srv_oip_i
     struct rt_span type;
 
     if (key_is(key, "name"))
-        return read_text(r, v, "\"name\" of an input", &in->name);
+        return srv_oip_json_text(v, "\"name\" of an input", r->inf->arena, &in->name, r->err);
     if (key_is(key, "shape"))
         return read_shape(r, v, in);
     if (key_is(key, "parameters"))
@@ -180,7 +181,8 @@ static enum rt_status read_input_member(const struct reader *r, struct srv_oip_i
         in->data = v;
     if (!key_is(key, "datatype"))
         return RT_OK;
-    enum rt_status st = read_text(r, v, "\"datatype\" of an input", &type);
+    enum rt_status st =
+        srv_oip_json_text(v, "\"datatype\" of an input", r->inf->arena, &type, r->err);
     if (st)
         return st;
     in->dtype = srv_oip_dtype(type);
@@ -237,7 +239,7 @@ static enum rt_status read_output(const struct reader *r, struct srv_json v)
     at = srv_json_first(v);
     while (!st && srv_json_member(&at, v.end, &key, &value)) {
         if (key_is(key, "name"))
-            st = read_text(r, value, "\"name\" of an output", &o->name);
+            st = srv_oip_json_text(value, "\"name\" of an output", r->inf->arena, &o->name, r->err);
         else if (key_is(key, "parameters"))
             st = read_parameters(r, &place, value);
     }
@@ -310,7 +312,7 @@ static enum rt_status read_document(const struct reader *r, struct srv_json top)
     if (!inputs.p)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "the request has no \"inputs\"");
     if (id.p)
-        st = read_text(r, id, "\"id\"", &r->r->id);
+        st = srv_oip_json_text(id, "\"id\"", r->inf->arena, &r->r->id, r->err);
     if (!st && parameters.p)
         st = read_parameters(r, &place, parameters);
     return st ? st : read_tensors(r, inputs, outputs);

@@ -143,15 +143,9 @@ static enum rt_status read_value(const struct srv_action *a, struct srv_json v, 
             out->number = (uint64_t)x.i;
         }
         break;
-    case SRV_JSON_STRING: {
-        const struct rt_span token = srv_json_token(v);
-        char *p = rt_arena_aligned(a->arena, token.n, 1);
-        if (!p)
-            return rt_fail_memory(a->err, "a setting", token.n);
+    case SRV_JSON_STRING:
         out->kind = A_TEXT;
-        out->text = rt_span_of(p, srv_json_unquote(p, token));
-        break;
-    }
+        return srv_oip_json_text(v, "a setting", a->arena, &out->text, a->err);
     default:
         break;
     }

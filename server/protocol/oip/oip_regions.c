@@ -2,7 +2,6 @@
 #include "server/protocol/oip/oip.h"
 
 #include "server/base/shared_memory.h"
-#include "server/json/json_number.h"
 
 static enum rt_status check_on(const struct srv_server *server, struct rt_error *err)
 {
@@ -21,35 +20,25 @@ struct region {
 
 /* ---- JSON ---- */
 
-static enum rt_status read_number(const struct srv_action *a, struct srv_json v, const char *name,
+static enum rt_status read_number(const struct srv_action *a, struct srv_json v, const char *what,
                                   uint64_t *out)
 {
-    struct srv_number x = {.kind = SRV_NUMBER_NONE};
+    int64_t n = 0;
+    const enum rt_status st = srv_oip_json_size(v, what, &n, a->err);
 
-    if (srv_json_type(v) == SRV_JSON_NUMBER)
-        srv_number_read(v.p, v.end, &x);
-    if (x.kind != SRV_NUMBER_INT || x.i < 0)
-        return rt_fail(a->err, RT_INVALID_ARGUMENT, "\"%s\" is no integer of at least 0", name);
-    *out = (uint64_t)x.i;
-    return RT_OK;
+    *out = (uint64_t)n;
+    return st;
 }
 
 static enum rt_status read_member(const struct srv_action *a, struct rt_span key, struct srv_json v,
                                   struct region *r)
 {
     if (srv_json_token_is(key, "offset", 6))
-        return read_number(a, v, "offset", &r->offset);
+        return read_number(a, v, "\"offset\"", &r->offset);
     if (srv_json_token_is(key, "byte_size", 9))
-        return read_number(a, v, "byte_size", &r->bytes);
-    if (!srv_json_token_is(key, "key", 3))
-        return RT_OK;
-    if (srv_json_type(v) != SRV_JSON_STRING)
-        return rt_fail(a->err, RT_INVALID_ARGUMENT, "\"key\" is no string");
-    const struct rt_span token = srv_json_token(v);
-    char *p = rt_arena_aligned(a->arena, token.n, 1);
-    if (!p)
-        return rt_fail_memory(a->err, "a key", token.n);
-    r->key = rt_span_of(p, srv_json_unquote(p, token));
+        return read_number(a, v, "\"byte_size\"", &r->bytes);
+    if (srv_json_token_is(key, "key", 3))
+        return srv_oip_json_text(v, "\"key\"", a->arena, &r->key, a->err);
     return RT_OK;
 }
 
