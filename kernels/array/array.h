@@ -19,7 +19,7 @@ void kn_set_shape(struct rt_info *o, int rank, const int64_t *dim);
 void kn_set_vector(struct rt_info *o, int64_t n);
 /* the product of the dimensions, or -1 if it overflows */
 int64_t kn_shape_total(const struct rt_shape *s);
-/* Formats a shape for error messages, as "[2,3]". */
+/* Formats a shape for error messages, for example "[2,3]". */
 #define KN_SHAPE_TEXT 192
 #define KN_TEXT(s)    rt_shape_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, (s)->rank, (s)->dim)
 
@@ -37,7 +37,7 @@ enum rt_status kn_infer_scalars(struct rt_infer *x);
 int64_t kn_int_at(const struct rt_tensor *t, int64_t i);
 /*
  * Reads the value of an input that must be a single number. Returns false if the tensor does not
- * hold exactly one number; the caller then reports the error with TensorFlow's message.
+ * contain exactly one number; the caller then reports the error with TensorFlow's message.
  *
  * kn_scalar accepts scalars only. kn_single accepts a single element in any shape, for ops whose
  * TensorFlow kernels accept it, as tests/conformance/acceptance.py has found. kn_scalar and
@@ -56,18 +56,18 @@ int kn_ints(const struct rt_tensor *t, int64_t *v, int max);
  * does not check the container of a VarHandleOp. */
 enum rt_status kn_check_container(const struct rt_node *n, struct rt_error *err);
 /* Reads the node's bad_indices_policy. Sets *skips to whether elements with an index out of bounds
- * are to be skipped. An unknown policy is an error, as in TensorFlow's kernel constructor. */
+ * must be skipped. An unknown policy is an error, as in TensorFlow's kernel constructor. */
 enum rt_status kn_bad_indices(const struct rt_node *n, bool *skips, struct rt_error *err);
 
 /* ---- positions ---- */
 
-/* Formats the position of element i of t, as "[1,0]". The text is empty for a scalar. */
+/* Formats the position of element i of t, for example "[1,0]". The text is empty for a scalar. */
 const char *kn_place_text(char *buf, size_t n, const struct rt_tensor *t, int64_t i);
 /*
  * Fails, with a message such as "indices[1] = [0, 7] does not index into shape [2,3]", because the
  * i-th tuple of `depth` indices is out of bounds for the tensor `into`. The first `outer`
  * dimensions of `index` enumerate the tuples. For a gather op, `node` is the op's node, and the
- * message says "param shape" and ends with the node's name. For other ops, `node` is NULL.
+ * message contains "param shape" and ends with the node's name. For other ops, `node` is NULL.
  */
 enum rt_status kn_fail_outside(struct rt_error *err, const struct rt_tensor *index, int outer,
                                int depth, int64_t i, const struct rt_tensor *into,
@@ -220,8 +220,8 @@ static inline enum rt_dtype kn_dtype(const struct rt_tensor *t)
 
 /* ---- row-wise analysis ---- */
 
-/* Determines the strongest row dependence of any input. If it is RT_DEP_ROWS, returns false.
- * Otherwise gives it to every output and returns true. */
+/* Determines the strongest row dependence among the inputs. If this dependence is RT_DEP_ROWS,
+ * returns false. Otherwise assigns the dependence to every output and returns true. */
 bool kn_rows_independent(struct rt_rows *r);
 void kn_rows_set(struct rt_rows *r, enum rt_dep_kind kind, int axis);
 /* Returns whether input `first` and all later inputs do not depend on the batch. */

@@ -94,7 +94,8 @@ static enum rt_status concat_infer(struct rt_infer *x)
 struct joined {
     const struct rt_tensor *v;
     int n, axis;
-    /* An output row has `inner` elements, `unit` for each index along the concatenation axis. */
+    /* An output row has `inner` elements. Each index along the concatenation axis has `unit`
+     * elements. */
     int64_t inner, unit;
 };
 
@@ -139,7 +140,7 @@ static enum rt_status concat_run(struct rt_run *r)
 
 /* Marks the op as row-wise if all inputs that depend on the batch have their rows along one axis,
  * and this axis is not the concatenation axis. Other inputs need no check: their axes have fixed
- * lengths, and shape inference refuses to concatenate such inputs with rows of the batch. */
+ * lengths, and shape inference refuses to concatenate these inputs with rows of the batch. */
 static void concat_rows(struct rt_rows *r)
 {
     const int ai = axis_is_first(r->node) ? 0 : r->n_in - 1;

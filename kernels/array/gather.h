@@ -1,5 +1,6 @@
 /*
- * Computes the shapes and the error of Gather and GatherV2, for the kernels of all devices.
+ * Computes the shapes of Gather and GatherV2, and reports indices that are out of range, for the
+ * kernels of all devices.
  * Threads: pure functions.
  */
 #ifndef KN_GATHER_H

@@ -40,7 +40,7 @@ static enum rt_status one_hot_infer(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Work of copying one element to its position in the output, in the units of rt_run_spend. */
+/* The cost of copying one element to its position in the output, in units of rt_run_spend. */
 enum { COPY_WORK = 8 };
 
 static enum rt_status one_hot_run(struct rt_run *r)

@@ -31,7 +31,7 @@ static enum rt_status expand_spec(const struct rt_node *node, int n, const int64
     /* Like TensorFlow, also counts ellipsis bits beyond the n entries of the specification. */
     if (ellipses & (ellipses - 1))
         return rt_fail(err, RT_INVALID_ARGUMENT, "Multiple ellipses in slice spec not allowed");
-    const int n_spec = ellipsis ? n : n + 1; /* without an ellipsis, one is implied at the end */
+    const int n_spec = ellipsis ? n : n + 1; /* a missing ellipsis is implied at the end */
     if (!ellipsis)
         ellipsis = UINT64_C(1) << n;
     for (int i = 0; i < n; i++)

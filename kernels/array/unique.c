@@ -90,9 +90,9 @@ static enum rt_status unique_run(struct rt_run *r)
     if (rt_tensor_count(t) == 0)
         s.outer = 0; /* items without elements are all equal, so no element is compared */
 
-    /* A slot holds the number of a distinct item, counted from 1, or 0 if it is free. For each
-     * distinct item, first[] holds the position of its first occurrence, and count[] the number of
-     * its occurrences. */
+    /* An occupied slot contains the number of a distinct item, counted from 1. A free slot contains
+     * 0. For each distinct item, first[] contains the position of its first occurrence, and count[]
+     * contains the number of its occurrences. */
     const int64_t n_slots = kn_hash_slots(s.n), n = s.n;
     int64_t *slot = rt_scratch(r, (size_t)(n_slots + 2 * n + 1) * sizeof *slot);
     if (!slot || !rt_out(r, 1, 1, &n))

@@ -17,9 +17,9 @@ enum {
     IM2COL_FLOATS = 1 << 16,
     MOST_ROWS = 336,
     LEAST_ROWS = 28,
-    /* A convolution with at most WEIGHTS_CACHED weights keeps them in a core's own cache, together
-     * with the im2col copies. Its blocks have at most OUTPUTS outputs, because the first writes to
-     * a block's outputs are not contiguous. */
+    /* At most WEIGHTS_CACHED weights stay in a core's own cache, together with the im2col copies. A
+     * convolution with so few weights has blocks of at most OUTPUTS outputs, because the first
+     * writes to a block's outputs are not contiguous. */
     WEIGHTS_CACHED = 1 << 18,
     OUTPUTS = 1 << 15,
     /* cost of reading or writing one element, in multiplications */
@@ -183,7 +183,7 @@ struct work {
     const float *src, *packed;
     float *dst;
     char *workspace;
-    struct kn_gemm_post_ops post_ops; /* the post-ops of the GEMM, for all outputs */
+    struct kn_gemm_post_ops post_ops; /* the post-ops, with the residual of all outputs */
 };
 
 static enum rt_status conv_gemm_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)

@@ -6,8 +6,9 @@
 #include "kernels/cpu/bf16.h"
 #include "runtime/exec/parallel.h"
 
-/* Creates a slice's primitive without the activation, and keeps it for later runs. Called after the
- * activation has encountered a NaN, which oneDNN turns into 0. */
+/* Sets *out to the slice's primitive without the activation. The first call creates the primitive,
+ * and later calls return the same primitive. Called after the activation has encountered a NaN, for
+ * which oneDNN returns 0. */
 static enum rt_status make_unfused(const struct kn_conv *c, struct kn_conv_onednn_slice *p,
                                    const struct kn_dnnl **out, struct rt_run *r)
 {

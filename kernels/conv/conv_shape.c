@@ -275,8 +275,8 @@ enum rt_status kn_conv_infer(struct rt_infer *x)
 
 /* ---- shapes of transposed convolutions ---- */
 
-/* Reads the output shape that "input_sizes" requests. The shape has all dimensions or the spatial
- * ones only. */
+/* Reads the output shape that "input_sizes" requests. "input_sizes" contains either all
+ * dimensions or only the spatial dimensions. */
 static enum rt_status wanted_shape(const struct rt_node *n, const struct rt_tensor *sizes,
                                    const struct rt_shape *filter, const struct rt_shape *back,
                                    struct rt_shape *o, struct rt_error *err)

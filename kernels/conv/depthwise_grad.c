@@ -26,8 +26,8 @@ static const char *label(const struct rt_node *n)
     return is_filter(n) ? "DepthwiseConv2DBackpropFilter" : "DepthwiseConv2DBackpropInput";
 }
 
-/* Returns the index of the input that holds the output's shape. It is one of the first two inputs;
- * the other one is a tensor. */
+/* Returns the index of the input that contains the output's shape: 1 for the gradient of the
+ * filter, and 0 for the gradient of the input. */
 static int sizes_of(const struct rt_node *n)
 {
     return is_filter(n) ? 1 : 0;
@@ -221,7 +221,8 @@ enum { TAP_WORK = 16 }; /* the cost of locating one tap, in units of rt_run_spen
                 for (int64_t k = 0; k < m; k++)                                                    \
                     f[c * m + k] += x[c] * y[c * m + k];                                           \
     }                                                                                              \
-    /* Adds the products of one pixel of the gradient. `x` points to the input image. */           \
+    /* Adds to `f` the products of pixel (i, j) of the gradient and the inputs in the pixel's      \
+     * window. `x` points to the input image. */                                                   \
     static enum rt_status filter_pixel_##dt(const struct kn_conv_shape *g, int64_t i, int64_t j,   \
                                             const T *x, const T *y, T *f, struct rt_run *r,        \
                                             int64_t *left)                                         \

@@ -7,8 +7,9 @@
 
 #include "kernels/conv/depthwise.h"
 
-/* Computes channels [first, last) of one row of outputs. `x` points to the first of the window's
- * `rows` input rows that lie in the image, and `w` to the corresponding row of the filter. */
+/* Computes channels [first, last) of one row of outputs. `rows` is the number of rows of the window
+ * that lie in the image. `x` points to the first of these rows in the input, and `w` points to the
+ * corresponding row of the filter. */
 typedef void kn_depthwise_row_fn(const struct kn_depthwise *d, const float *x, const float *w,
                                  const float *shift, float *y, int64_t rows, int64_t first,
                                  int64_t last);

@@ -79,8 +79,7 @@ INLINE void LOOPS(block)(const struct kn_depthwise *d, const float *x, const flo
 
 /* ---- channels [first, last) of a row of outputs ---- */
 
-/* Computes one row of outputs. `x` points to the first of the window's `rows` input rows that lie
- * in the image, and `w` to the corresponding row of the filter. */
+/* Implements kn_depthwise_row_fn for windows of `size` columns and a stride of `stride`. */
 INLINE void LOOPS(row)(const struct kn_depthwise *d, const float *x, const float *w,
                        const float *shift, float *y, int64_t rows, int64_t first, int64_t last,
                        const int size, const int stride)

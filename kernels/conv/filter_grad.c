@@ -168,7 +168,7 @@ static double filter_grad_flops(const struct rt_node *n, const struct rt_shape *
 
 enum {
     ROWS = 512,  /* number of pixels in a block */
-    TERMS = 512, /* number of terms of a window that im2col copies at a time */
+    TERMS = 512, /* number of terms per window in one call of im2col */
     /* cost of reading or writing one element, in multiplications */
     MACS_PER_ELEMENT = 32,
 };

@@ -10,7 +10,7 @@
 
 enum {
     LINE = 16, /* number of floats in a cache line */
-    /* The minimum number of tiles per block. It keeps the number of blocks low, because the
+    /* The minimum number of tiles per block. It limits the number of blocks, because the
      * transformed weights are read once per block. */
     MIN_TILES = 32,
     /* If the transformed weights have at most L2_BYTES bytes, each core computes its own blocks and
@@ -18,7 +18,7 @@ enum {
     L2_BYTES = 1 << 20,
     TRANSFORM = 16, /* number of multiplications that take as long as transforming one value */
     /* If there are at least this many blocks per core, each core computes its own blocks, because
-     * it matters little then if some cores compute one block more than others. */
+     * an uneven division of the blocks among the cores then costs little. */
     ENOUGH = 3,
 };
 
@@ -50,7 +50,7 @@ bool kn_winograd_tiles_init(struct kn_winograd_tiles *t)
     t->block = kn_even_size(tiles, block, t->cores);
     if (!rt_mul(t->block + 1, t->domain_size * (t->ci + t->co) * 8, &bytes))
         return false;
-    /* A cache line of padding per matrix keeps the matrices from mapping to the same cache sets. */
+    /* Without a cache line of padding per matrix, the matrices could map to the same cache sets. */
     t->in_step = t->block * t->ci + LINE;
     t->out_step = t->block * t->co + LINE;
     t->results = t->domain_size * t->in_step;

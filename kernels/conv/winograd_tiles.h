@@ -6,7 +6,7 @@
  * each position. For one position, the values of a block's tiles are the rows of a matrix [tiles,
  * ci]. A GEMM multiplies this matrix by the transformed weights of the position. From the resulting
  * matrices [tiles, co] of all positions, the output transform computes the tiles' outputs. The
- * `workspace` of a block holds the input matrices of all positions, followed by the result
+ * `workspace` of a block contains the input matrices of all positions, followed by the result
  * matrices.
  *
  * Threads: any; these functions are pure.
@@ -29,8 +29,8 @@ struct kn_winograd_tiles {
     int64_t h, w; /* An image has h rows of w tiles. */
     int64_t domain_size;
     int64_t block; /* number of tiles in a block */
-    /* distances in floats between the input matrices, and between the result matrices, of two
-     * neighbouring positions */
+    /* in_step is the distance in floats between the input matrices of two neighbouring positions.
+     * out_step is the distance in floats between their result matrices. */
     int64_t in_step, out_step;
     int64_t results; /* offset of the first result matrix in a workspace, in floats */
     /* distance in floats between the packed weights of two neighbouring positions */

@@ -1,7 +1,7 @@
 /*
  * The micro-kernel of bf16.c for one instruction set (see vector_sets.h). WIDE is the number of
- * vectors side by side in a panel, and ROWS is the number of rows of the result that are held in
- * registers.
+ * vectors side by side in a panel, and ROWS is the number of rows of the result whose sums are
+ * in registers.
  */
 #if defined(SET_AVX512)
 #define WIDE 4
@@ -14,7 +14,7 @@
 typedef uint32_t LOOPS(pair) __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 #define PAIR LOOPS(pair)
 
-/* Computes `c [rows, one panel] = a [rows, k] b`. A word of b holds row 2i in its low half and row
+/* Computes `c [rows, one panel] = a [rows, k] b`. A word of b has row 2i in its low half and row
  * 2i + 1 in its high half. */
 INLINE void LOOPS(rows)(const float *a, int64_t lda, const uint32_t *b, float *c, int64_t ldc,
                         int64_t k, const int rows)

@@ -28,7 +28,7 @@ enum { IDLE_SETS = 16 };
 struct set {
     int n;
     dnnl_exec_arg_t arg[KN_DNNL_ARGS + 1];
-    const void *data[KN_DNNL_ARGS + 1]; /* the data pointers that the arguments currently hold */
+    const void *data[KN_DNNL_ARGS + 1]; /* the current data pointers of the arguments */
 };
 struct kn_dnnl_idle {
     _Atomic(struct set *) set[IDLE_SETS];
@@ -52,8 +52,8 @@ static struct rt_mutex objects = RT_MUTEX_INIT;
 /*
  * The capacity of oneDNN's primitive cache, which lets equal primitives share their code. A model's
  * layers, signatures and plans need the same primitives repeatedly, each with at least 10 KB of
- * code. The cache would also keep the primitives of unloaded models, so it is emptied whenever the
- * number of primitives has fallen to half of the maximum.
+ * code. The cache would also retain the primitives of unloaded models, so it is emptied whenever
+ * the number of primitives has fallen to half of the maximum.
  */
 enum { CACHED = 4096 };
 /* The number of primitives that exist, and the maximum of this number since the cache was emptied.

@@ -45,13 +45,13 @@ enum rt_status kn_dnnl_fail(struct rt_error *err, dnnl_status_t s, const char *w
 dnnl_status_t kn_dnnl_make(struct kn_dnnl *p, const void *op_desc, dnnl_primitive_attr_t attr);
 dnnl_memory_desc_t kn_dnnl_md(const struct kn_dnnl *p, int arg);
 void kn_dnnl_clear(struct kn_dnnl *p);
-/* Executes the primitive. data[i] points to the memory of arg[i]. Inputs are not written. */
+/* Executes the primitive. data[i] points to the memory of arg[i]. Inputs are not modified. */
 enum rt_status kn_dnnl_run(const struct kn_dnnl *p, const void *const *data, void *scratch,
                            struct rt_error *err, const char *what);
 /* Returns the number of neighbouring indices of dimension `dim` that a memory layout blocks
  * together, or 0 if the layout is not a simple blocked one. */
 int64_t kn_dnnl_block(const dnnl_memory_desc_t *md, int dim);
-/* Describes the part of packed memory that holds indices [from, from + n) of `dim`, where `from` is
+/* Describes the part of packed memory with the indices [from, from + n) of `dim`, where `from` is
  * a multiple of kn_dnnl_block. Sets the part's memory layout and returns its offset in bytes. */
 size_t kn_dnnl_slice(const dnnl_memory_desc_t *whole, int dim, int64_t from, int64_t n,
                      dnnl_memory_desc_t *slice);
@@ -59,7 +59,8 @@ size_t kn_dnnl_slice(const dnnl_memory_desc_t *whole, int dim, int64_t from, int
  * destination. */
 dnnl_status_t kn_dnnl_make_reorder(struct kn_dnnl *p, const dnnl_memory_desc_t *from,
                                    const dnnl_memory_desc_t *to);
-/* Copies one tensor from one memory layout and type to another, without keeping the primitive. */
+/* Copies one tensor from one memory layout and type to another. The function creates a primitive
+ * and destroys it after the copy. */
 enum rt_status kn_dnnl_reorder(const dnnl_memory_desc_t *from, const void *src,
                                const dnnl_memory_desc_t *to, void *dst, struct rt_error *err);
 

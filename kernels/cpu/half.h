@@ -58,8 +58,8 @@ static inline float kn_from_f16(struct kn_half h)
 static inline struct kn_half kn_to_f16(float f)
 {
     const uint32_t u = kn_float_bits(f), sign = u >> 16 & 0x8000, rest = u & 0x7fffffff;
-    /* Below 2^-14, the result is a multiple of 2^-24. Adding 0.5 rounds the number to such a
-     * multiple, which is then in the low bits of the sum. */
+    /* Below 2^-14, the result is a multiple of 2^-24. Adding 0.5 rounds the number to a
+     * multiple of 2^-24. The low bits of the sum are the rounded number divided by 2^-24. */
     const uint32_t tiny = kn_float_bits(kn_bits_float(rest) + 0.5f) - 0x3f000000;
     const uint32_t normal = (rest - ((127 - 15) << 23) + 0xfff + (rest >> 13 & 1)) >> 13;
     const uint32_t h = rest > 0x7f800000    ? 0x7e00

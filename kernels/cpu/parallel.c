@@ -4,8 +4,8 @@
 
 enum {
     MIN_SHARD_WORK = 1 << 16, /* minimum work per shard, which takes about 20 microseconds */
-    /* number of shards per core. With several shards per core, a slow core can compute fewer than
-     * the others. */
+    /* number of shards per core. With several shards per core, a slow core can compute fewer
+     * shards than the other cores. */
     SHARDS_PER_CORE = 4,
     /* The shards count as even if the cores wait for the last shard for at most 1/EVEN of their
      * working time. */

@@ -36,8 +36,8 @@ static inline int64_t kn_round_up(int64_t n, int64_t step)
     return kn_div_up(n, step) * step;
 }
 
-/* Returns n bytes rounded up to complete cache lines, so that no two cores write to the same
- * line. */
+/* Rounds the size n up to a multiple of 64, the size of a cache line in bytes. If the buffers of
+ * different cores have rounded sizes, no two cores write to the same cache line. */
 static inline size_t kn_padded(size_t n)
 {
     return (n + 63) / 64 * 64;

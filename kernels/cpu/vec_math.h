@@ -31,8 +31,8 @@ static inline float kn_absf(float x)
     return kn_bits_float(kn_float_bits(x) & 0x7fffffff);
 }
 
-/* Adding and subtracting KN_ROUNDER rounds a float of magnitude below 2^22 to an integer, which is
- * in the low bits of the sum. */
+/* Adding KN_ROUNDER to a float of magnitude below 2^22 and then subtracting KN_ROUNDER rounds the
+ * float to an integer. The low bits of the sum are this integer. */
 #define KN_ROUNDER 0x1.8p23f
 
 /* Polynomials for floats and for vectors of floats. Each macro sets its first argument to the value
@@ -103,7 +103,7 @@ static inline float kn_expm1_f32(float x)
     p = p * x + 5.000000000e-01f;
     const float near_zero = x + x * x * p, far = kn_exp_f32(x) - 1.0f;
     const float y = kn_select(kn_absf(x) < 0.5f, near_zero, far);
-    return kn_select(x == 0, x, y); /* a zero is returned unchanged, which keeps the sign of -0.0 */
+    return kn_select(x == 0, x, y); /* a zero is returned unchanged, with the sign of -0.0 */
 }
 
 static inline float kn_log_f32(float x)
@@ -197,7 +197,7 @@ static inline float kn_erfc_f32(float x)
     const float s = t - 0.5f;
     float q;
     KN_ERFC_POLYNOMIAL(q, s);
-    /* `high` keeps the upper half of a's mantissa. */
+    /* `high` is a without the lower half of its mantissa. */
     const float high = kn_bits_float(kn_float_bits(a) & 0xfffff000);
     const float low = (a - high) * (a + high);
     float rest = 1.0f - low * 0.25f; /* `rest` is exp(-low), which is at least 0.94. */

@@ -4,8 +4,8 @@
  *   LOOPS(name)    a function's name for this instruction set
  *   TARGET         the attribute that selects the instruction set
  *   SET_SSE, SET_AVX2, SET_AVX512
- *                  at most one of them is defined, and tells which intrinsics may be used and how
- *                  many registers there are, because several sets may have the same LANES
+ *                  at most one of them is defined; it determines which intrinsics may be used and
+ *                  how many registers there are (LANES does not: several sets may have the same)
  *   LANES          number of floats in a vector: 4, 8 or 16
  *   VEC, BITS      types of vectors of LANES floats or 32-bit integers, at any address
  *   VLOAD, VSTORE  load or store a vector by a pointer to floats
@@ -29,11 +29,11 @@
  *      KN_LOOPS file without code for the set's SET_ macro uses loops for any LANES, without
  *      intrinsics
  *   3. a target of KN_CLONES in types.h, for the loops that compilers vectorise
- *   4. a case in kn_packed_gemm_is_fast in packed_gemm.c, which says whether Slipway's GEMM is
- *      faster than the libraries'
+ *   4. a case in kn_packed_gemm_is_fast in packed_gemm.c, which returns whether Slipway's GEMM
+ *      is faster than the libraries'
  *   5. a name in feature_level of runtime/select/autotune.c, because a kernel choice made for
  *      another set is not reused
- *   6. OpenBLAS's name for such processors in gemm.c, if they are x86 processors
+ *   6. OpenBLAS's name for processors with the set in gemm.c, if they are x86 processors
  * The unit tests of all loops run on every set that the processor has.
  */
 #ifndef KN_CPU_VECTOR_SETS_H

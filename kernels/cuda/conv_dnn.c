@@ -25,13 +25,13 @@ struct state {
     struct rt_epilogue epilogue;
     struct dnn_conv conv;
     struct kc_epilogue_part done; /* the steps that the plan applies */
-    bool must_finish;             /* whether `finish` must apply the other steps */
+    bool must_finish;             /* whether there are steps that `finish` must apply */
     size_t residual_at; /* offset of the residual's copy from the start of the workspace */
 };
 
-/* Describes the node as a convolution of the library, with its whole epilogue. Returns false if the
- * filter or the scale is not a constant, because both are packed, or if the library has no such
- * convolution. */
+/* Describes the node as a convolution of the library, with its whole epilogue. Returns false if
+ * struct dnn_conv cannot describe the node. Also returns false if the filter or the scale is not a
+ * constant, because both are packed. */
 static bool describe(const struct rt_prep *p, const struct rt_epilogue *e, struct dnn_conv *c)
 {
     struct kn_conv_shape g;
@@ -99,7 +99,7 @@ static void release(void *state)
 
 /* ---- the filter ---- */
 
-/* The format of the packed filter. It is followed by the scale, if there is one. */
+/* The format of the packed filter. If has_scale is set, the scale follows this struct in memory. */
 struct format {
     char name[8];
     int64_t rows; /* product of the spatial sizes and of the input channels per group */

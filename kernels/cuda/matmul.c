@@ -79,7 +79,7 @@ enum rt_status kc_matmul_run(struct rt_run *r)
     const struct state *s = r->state;
     struct kc_matmul m = s->product;
     if (!rt_tensor_count(&r->out[0]))
-        return RT_OK; /* in an empty tensor, the products of dimensions below could overflow */
+        return RT_OK; /* `tiles` could overflow, because a dimension may be huge */
     const int64_t tiles = (m.m + TILE - 1) / TILE * ((m.n + TILE - 1) / TILE);
     m.a = r->in[0].data;
     m.b = r->in[1].data;

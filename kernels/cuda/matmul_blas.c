@@ -1,7 +1,7 @@
 /*
- * Products of matrices on a GPU by a library (blas.h). The library adds the residual and the bias,
- * unless the product is scaled first. The device kernel `finish` applies the other steps of the
- * epilogue, because cuBLASLt's ReLU turns NaN to 0, and its GELU is the approximation with tanh.
+ * GEMMs on a GPU by a library (blas.h). The library adds the residual and the bias, unless the
+ * epilogue begins with a scale. The device kernel `finish` applies the other steps of the epilogue,
+ * because cuBLASLt's ReLU returns 0 for NaN, and its GELU is the approximation with tanh.
  */
 #include "kernels/cuda/library/blas.h"
 #include "kernels/cuda/epilogue.h"
@@ -20,8 +20,8 @@ struct state {
     struct kc_blas_plan *plan;
     struct rt_epilogue epilogue;
     struct kc_epilogue_part done; /* the steps that the plan applies */
-    bool must_finish;             /* whether `finish` must apply the other steps */
-    /* whether the product would overwrite a residual that `finish` must add */
+    bool must_finish;             /* whether there are steps that `finish` must apply */
+    /* whether the GEMM would overwrite a residual that `finish` must add */
     bool copies_residual;
     size_t residual_at; /* offset of the residual's copy from the start of the workspace */
 };
@@ -44,7 +44,7 @@ static bool merge_batch(const struct kc_matmul *m, struct kc_product *p)
         }
         p->batches = rt_mul_saturated(p->batches, m->dim[d]);
     }
-    /* If all products share B, the rows of all matrices of A form one matrix. */
+    /* If all GEMMs of the batch share B, the rows of all matrices A form one matrix. */
     if (p->batches > 1 && !p->b_step && !p->a_transposed &&
         p->a_step == rt_mul_saturated(p->m, p->k)) {
         p->m = rt_mul_saturated(p->m, p->batches);

@@ -10,7 +10,7 @@
 
 struct state {
     struct kc_norm norm;     /* without addresses */
-    struct rt_layer_norm op; /* holds the indices of the inputs */
+    struct rt_layer_norm op; /* contains the indices of the inputs */
 };
 
 /* Fills in the state, except for the addresses of the tensors. Returns false if the GPU cannot run

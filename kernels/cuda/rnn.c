@@ -1,8 +1,8 @@
 /*
- * "_RNN" (runtime/fusion/rnn/recurrent.h) on a GPU. One product computes the contribution of the
- * input to all steps, and one kernel computes each step. The GPU does not support masks, peephole
- * connections, projections, or a candidate that is reset before its product. Layers with one of
- * these run on the CPU.
+ * "_RNN" (runtime/fusion/rnn/recurrent.h) on a GPU. One GEMM multiplies the inputs of all steps
+ * by the input weights, and one kernel launch computes each step. The GPU does not support masks,
+ * peephole connections, projections, or a reset gate that is applied before the GEMM of the
+ * candidate. Layers with one of these features run on the CPU.
  */
 #include "kernels/rnn/rnn.h"
 
@@ -22,8 +22,8 @@ enum {
 struct state {
     struct kn_layer layer;
     struct kc_rnn step;        /* without addresses */
-    struct kc_matmul product;  /* the product with the input, without addresses */
-    struct kc_blas_plan *plan; /* the same product by the library, or NULL */
+    struct kc_matmul product;  /* the GEMM of the input, without addresses */
+    struct kc_blas_plan *plan; /* the library's plan for the GEMM of the input, or NULL */
     int64_t w_at, r_at;        /* offset of each weight in its input, in elements */
     int64_t sums_step, y_step; /* distances between two steps, in elements */
     size_t sums_at, h_at;      /* offsets in scratch memory, after the library's workspace */
@@ -129,7 +129,8 @@ static void release(void *state)
         s->plan->blas->free_plan(s->plan);
 }
 
-/* Makes a plan of the library for the product with the input, if the library can compute it. */
+/* Sets s->plan to the library's plan for the GEMM of the input. Leaves s->plan NULL if the library
+ * cannot compute the GEMM. */
 static void plan_product(const struct rt_prep *p, struct state *s)
 {
     struct cuda_gpu *gpu = p->device->state;

@@ -10,8 +10,8 @@
 /* Returns the array of all GPU kernels, and sets *n to the number of kernels. */
 const struct rt_kernel *kc_kernels(int *n);
 
-/* Declares the `can`, `prepare` and `run` functions of each module (runtime/core/kernel.h), which
- * MODULE.c defines. */
+/* Declares the functions of each module for rt_kernel.can, .prepare and .run
+ * (runtime/core/kernel.h). MODULE.c defines the functions. */
 #define KC_FUNCTIONS(X)                                                                            \
     X(attention)                                                                                   \
     X(conv)                                                                                        \

@@ -91,7 +91,8 @@ struct rt_run *kn_epilogue_copy_residual(const struct kn_epilogue *t, struct rt_
     return &kept->run;
 }
 
-/* Returns the output's shape without the epilogue, with rank -1 if the shape is unknown. */
+/* Returns the shape that the output would have without the epilogue. If the shape is unknown, its
+ * rank is -1. */
 static struct rt_shape unfused_shape(const struct rt_node *n, const struct rt_info *in)
 {
     struct rt_error ignored = {.arena = NULL};

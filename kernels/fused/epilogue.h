@@ -48,8 +48,8 @@ static inline bool kn_epilogue_clips(const struct kn_epilogue *t, float *most)
     return t->act == RT_ACT_RELU || t->act == RT_ACT_RELU6;
 }
 
-/* Sets the shape of out[0] to its shape after the residual is added. Called in rt_op.infer after
- * the op's own inference. */
+/* Sets the shape of out[0] to the output's shape after the residual is added. Called in rt_op.infer
+ * after the op's own inference. */
 enum rt_status kn_epilogue_infer(struct rt_infer *x);
 /*
  * Lets the output be written over the residual if the residual has the shape `unfused`, which is

@@ -27,8 +27,8 @@ enum {
     /* minimum number of rows of scores that are processed together, because a GEMM with fewer rows
      * is slow */
     BLOCK_ROWS = 42,
-    /* With fewer than PACK_ROWS rows, kn_gemm_run computes the products, because packing does not
-     * pay off. */
+    /* With fewer than PACK_ROWS rows, kn_gemm_run computes the GEMMs, because packing does not pay
+     * off. */
     PACK_ROWS = 8,
     /* If there are at least this many heads per core, the rows of a head are not divided, because
      * an uneven division of the heads then costs little. */
@@ -36,7 +36,7 @@ enum {
     /* The minimum number of rows per shard when a head is divided. It bounds the work of packing
      * the head's keys and values, which each shard repeats. */
     SPAN_ROWS = 32,
-    /* maximum number of scores that a shard holds at a time, unless a single row has more */
+    /* maximum number of scores in the scratch memory of a shard, unless a single row has more */
     SLOT_MOST = 1 << 22,
     /* maximum number of floats of scratch memory of all concurrent shards, unless a single shard
      * needs more */
@@ -70,7 +70,7 @@ static void rows(struct rt_rows *r)
 
 struct step {
     enum rt_attention_op op;
-    int a, b;          /* indexes of the node's inputs that are the step's operands */
+    int a, b;          /* indices of the node's inputs that are the step's operands */
     int64_t stride[4]; /* strides of operand a along the batch, head, query and key axes */
 };
 

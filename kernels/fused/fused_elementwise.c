@@ -88,9 +88,9 @@ static enum rt_status elementwise_infer(struct rt_infer *x)
     if (st)
         return st;
     x->out[0].shape = shape[x->n_in + n_steps - 1];
-    /* The output may be written over an input of the same shape. Every element of the input is read
-     * before the output element in its place is written, either for the same tile or by an earlier
-     * loop nest. */
+    /* The output may be written over an input of the same shape. When a loop nest writes a tile of
+     * the output, this loop nest or an earlier one has already read the input elements that the
+     * tile overwrites. */
     for (int k = x->n_in - 1; k >= elementwise.pieces; k--)
         if (!x->in[k].value && x->in[k].dtype == RT_F32 &&
             kn_shape_eq(&x->in[k].shape, &x->out[0].shape))
@@ -175,7 +175,7 @@ enum kind {
 
 struct operand {
     enum kind kind;
-    /* an operand of another type than RT_F32 is converted into a buffer, whatever its kind */
+    /* an operand of any type other than RT_F32 is converted and stored in a buffer */
     enum rt_dtype dtype;
     /* index of the input, or -1 if the operand is the result of another loop nest */
     int input;
@@ -192,7 +192,7 @@ struct step {
     kn_binary_row *binary;
     kn_select_row *select;
     float alpha; /* the parameter of LeakyRelu */
-    /* Indexes into an array that holds the loop nest's operands, buffers and result, in that order.
+    /* Indexes into an array of the loop nest's operands, buffers and result, in that order.
      * `from` has the step's operands, and d the step's result. */
     int16_t from[3], d;
     int8_t stride[3]; /* for each entry of `from`, 0 if it is a single value, otherwise 1 */
@@ -295,7 +295,7 @@ static void set_row(struct step *s, const struct rt_elementwise_step *step)
         s->binary = binaries[step->op]->row[RT_F32];
 }
 
-/* Sets the steps of a loop nest. Buffers hold intermediate results, and a buffer is reused after
+/* Sets the steps of a loop nest. Buffers contain intermediate results, and a buffer is reused after
  * the last step that reads it. */
 static void set_steps(const struct planner *p, struct nest *n, int end, int16_t *seen)
 {
@@ -612,8 +612,8 @@ static void write_out(const struct nest *n, const struct operand *o, const void 
         }
         return;
     }
-    /* The values are first converted into the end of the tile, so that the loop never overwrites a
-     * value before reading it. */
+    /* The converted values are first stored at the end of the tile, so that the loop reads each
+     * value before overwriting it. */
     const int64_t n_rows = count / row;
     const float *one = to + count - n_rows;
     kn_fused_to_float(o->dtype, to + count - n_rows, from, n_rows);
@@ -647,8 +647,8 @@ static void run_steps(const struct nest *n, float *const *at, int64_t count)
 }
 
 /* Writes the values of operand o for one tile to the operand's buffer `to`. The tile begins at
- * element `start` of `base`. *written is the address of the short row that the buffer already
- * repeats, or NULL. */
+ * element `start` of `base`. For an operand of kind REPEAT, *written is the address of the short
+ * row with whose copies the buffer is filled, or NULL if the buffer is not filled. */
 static void bring(const struct job *j, const struct operand *o, const char *base, int64_t whole,
                   int64_t start, int64_t count, float *to, const char **written)
 {

@@ -4,7 +4,7 @@
 
 #include "runtime/fusion/elementwise.h"
 
-/* Truth values in a fused chain are floats, 0 or 1. */
+/* Truth values in a fused chain are the floats 0 and 1. */
 #define X(op, TRUTH)                                                                               \
     KN_CLONES static bool row_##op(void *dst, const void *first, const void *second, int64_t n,    \
                                    int64_t sa, int64_t sb)                                         \

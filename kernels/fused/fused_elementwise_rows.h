@@ -1,6 +1,7 @@
 /*
- * Loops for the steps of a fused chain that cannot use the loop of their op's own kernel, because
- * truth values in a chain are floats, 0 or 1 (runtime/fusion/elementwise.h).
+ * Loops for steps of a fused chain. A step uses one of these loops if it cannot use the loop of its
+ * op's own kernel. For example, truth values in a chain are the floats 0 and 1
+ * (runtime/fusion/elementwise.h), but the kernel of a comparison writes bools.
  */
 #ifndef KN_FUSED_ELEMENTWISE_ROWS_H
 #define KN_FUSED_ELEMENTWISE_ROWS_H

@@ -5,7 +5,7 @@
  * malloc.
  *
  * A decoder reads the header first, and allocates memory only if the announced size is within the
- * limits. It never writes outside of the memory that it has allocated.
+ * limits. It never writes outside the memory that it has allocated.
  *
  * Owner: the pixels belong to the caller, even on failure. Threads: any; a call has no state
  * besides its arguments.
@@ -33,7 +33,7 @@ struct kn_codec {
      * decoder frees it by `release`, which accepts NULL. */
     void *(*memory)(struct kn_codec *c, size_t bytes);
     void (*release)(struct kn_codec *c, void *memory);
-    /* Counts work in units of rt_run_spend. Fails if the work is to stop. */
+    /* Counts work in units of rt_run_spend. Fails if the decoder must stop. */
     enum rt_status (*spend)(struct kn_codec *c, int64_t work);
     /* Counts `bytes` bytes that a library is about to allocate. The decoder's caller releases them
      * after the decoder has returned. */
@@ -49,7 +49,7 @@ enum kn_image_format {
     KN_IMAGE_BMP,
     KN_IMAGE_WEBP,
 };
-/* Returns the format that the first bytes announce. */
+/* Returns the format of an image file, as determined by the first bytes of the file. */
 enum kn_image_format kn_image_format(struct rt_span file);
 
 struct kn_jpeg_options {

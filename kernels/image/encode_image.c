@@ -14,7 +14,7 @@
 
 enum {
     SAMPLE_WORK = 16,     /* work per sample, in units of rt_run_spend */
-    PNG_BYTES = 512 << 10 /* memory that libpng and zlib allocate besides the lines */
+    PNG_BYTES = 512 << 10 /* memory of libpng and zlib, without the row buffers */
 };
 
 /* ---- JPEG ---- */
@@ -153,8 +153,8 @@ static bool guarded(struct jpeg *j, void (*step)(struct jpeg *))
     return true;
 }
 
-/* Returns the bytes of the coefficients of the whole image, which libjpeg keeps for several scans
- * or optimised codes. */
+/* Returns the size in bytes of the coefficients of the whole image. libjpeg stores them for several
+ * scans and for optimised codes. Returns 0 if libjpeg does not store them. */
 static size_t jpeg_memory(const struct jpeg *j)
 {
     const int64_t *dim = j->r->in[0].dim;

@@ -33,7 +33,7 @@ struct decoder {
     int n_frames, capacity;
     bool has_control; /* whether a graphic control extension precedes the next frame */
     int transparent;  /* the next frame's */
-    /* is_broken is set if a frame was announced that the file cannot contain */
+    /* is_broken is set if the size of a frame is 0 or too large */
     bool expands, is_broken;
 };
 
@@ -178,7 +178,7 @@ static bool records_read(struct decoder *d)
 
 /* ---- from indices to colours ---- */
 
-/* Draws frame k on a canvas that already holds the picture behind the frame. */
+/* Draws frame k on a canvas that already contains the picture behind the frame. */
 static enum rt_status frame_draw(struct decoder *d, int k, unsigned char *to, int64_t height,
                                  int64_t width)
 {

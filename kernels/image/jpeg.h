@@ -1,6 +1,7 @@
 /*
- * The error handler for calls of libjpeg. libjpeg reports an error by calling a function that must
- * not return. This function jumps to the setjmp of the caller, which frees libjpeg's structures.
+ * The error handler for calls of libjpeg. libjpeg reports an error by calling error_exit, which
+ * must not return. The handler's error_exit jumps to the setjmp of the codec. The codec then frees
+ * libjpeg's structures.
  *
  * Threads: a handler belongs to one call of a codec.
  */

@@ -1,5 +1,5 @@
 /* JPEG files by libjpeg-turbo. libjpeg reports an error by longjmp. Its functions are therefore
- * called only inside of `guarded`, and all state is in struct decoder. */
+ * called only inside `guarded`, and all state is in struct decoder. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -149,7 +149,8 @@ static void header_read(struct decoder *d)
         kn_jpeg_stop(&d->error);
 }
 
-/* Counts the coefficients of the whole image, which libjpeg keeps if the file has several scans. */
+/* Counts the memory for the coefficients of the whole image. libjpeg stores the coefficients if the
+ * file has several scans. */
 static void memory_charge(struct decoder *d)
 {
     int64_t blocks = 0;
@@ -191,7 +192,8 @@ static void output_configure(struct decoder *d)
         kn_jpeg_stop(&d->error);
 }
 
-/* Restricts the output to the crop window. libjpeg itself cuts columns at boundaries of MCUs. */
+/* Restricts the output to the crop window. libjpeg can crop columns only at
+ * boundaries of MCUs. */
 static void crop(struct decoder *d)
 {
     const struct kn_jpeg_options *o = d->options;

@@ -100,9 +100,8 @@ static bool suppressed(const struct nms *s, struct candidate *c, const struct ca
     return false;
 }
 
-/* Fills `chosen`, best first, and returns the number of chosen boxes, or -1 if the run was
- * cancelled or is past its deadline.
- * `heap` has capacity for n candidates. */
+/* Fills `chosen`, best first. Returns the number of chosen boxes, or -1 if the run has been
+ * cancelled or its deadline has passed. `heap` has capacity for n candidates. */
 static int64_t choose(struct rt_run *r, const struct nms *s, struct candidate *heap,
                       struct candidate *chosen)
 {
@@ -248,7 +247,7 @@ static enum rt_status read_one(struct rt_run *r, struct nms *s)
     return RT_OK;
 }
 
-/* Returns the size in bytes of the float copies of half-precision inputs. Scratch memory holds
+/* Returns the size in bytes of the float copies of half-precision inputs. Scratch memory has
  * these copies first, then the heap and the chosen candidates. */
 static size_t copies_bytes(const int64_t *counts, enum rt_dtype d)
 {
@@ -406,8 +405,8 @@ static enum rt_status infer_combined(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Marks the op as row-wise, because images are independent, unless a size or a threshold depends on
- * the batch. */
+/* Marks the op as row-wise unless a size or a threshold depends on the batch. Images are
+ * independent of each other. */
 static void rows_combined(struct rt_rows *r)
 {
     if (r->in_dep[0].kind != RT_DEP_ROWS || r->in_dep[1].kind != RT_DEP_ROWS ||

@@ -1,5 +1,5 @@
 /* PNG files by libpng. libpng reports an error by longjmp. Its functions are therefore called only
- * inside of `guarded`, and all state is in struct decoder. */
+ * inside `guarded`, and all state is in struct decoder. */
 #include <setjmp.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ struct decoder {
     unsigned char *pixels;
 };
 
-/* Text and colour profiles do not change the pixels, but libpng would keep up to 8 MB of inflated
- * data of each chunk. */
+/* Text and colour profiles do not change the pixels, but libpng would store up to 8 MB of inflated
+ * data for each chunk. */
 static const png_byte dropped_chunks[] = "tEXt\0zTXt\0iTXt\0iCCP\0sPLT\0eXIf\0hIST\0pCAL\0sCAL";
 enum { N_DROPPED = 9 };
 

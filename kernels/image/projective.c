@@ -32,7 +32,7 @@ static enum rt_status check_attributes(const struct rt_node *n, struct rt_error 
 {
     const struct rt_span how = rt_attr_str(n, "interpolation");
 
-    /* TensorFlow uses uninitialised memory for other values of the attribute. */
+    /* TensorFlow uses uninitialised memory for any other value of "interpolation". */
     if (!rt_span_is(how, "NEAREST") && !rt_span_is(how, "BILINEAR"))
         return rt_fail(err, RT_INVALID_ARGUMENT, "interpolation must be NEAREST or BILINEAR");
     if (fill_of(n) == FILL_UNKNOWN)
@@ -145,11 +145,12 @@ struct projective {
     float fill_value;
 };
 
-/* The four pixels around a position: their offsets into the image in pixels, or -1 for pixels
- * outside, and the weights of the right and lower ones. Nearest neighbour uses only at[0]. */
+/* The four pixels around a position. Nearest neighbour uses only at[0]. */
 struct corners {
+    /* offsets of the upper left, upper right, lower left and lower right pixels, in pixels from the
+     * start of the image; -1 for a pixel outside the image */
     int64_t at[4];
-    float x0, x1, y0, y1; /* weights */
+    float x0, x1, y0, y1; /* weights of the left, right, upper and lower pixels */
 };
 
 static int64_t pixel_at(const struct projective *p, int64_t y, int64_t x)

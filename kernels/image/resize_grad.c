@@ -106,7 +106,7 @@ static enum rt_status run_nearest_grad(struct rt_run *r)
         return RT_OK;
     if (clear(r, &left))
         return r->err->code;
-    if (!rt_tensor_count(in)) /* if `in` is empty, its other dimensions may be huge */
+    if (!rt_tensor_count(in)) /* an empty `in` may have a huge dimension */
         return RT_OK;
     for (int64_t b = 0; b < in->dim[0]; b++)
         for (int64_t y = 0; y < h.in; y++) {

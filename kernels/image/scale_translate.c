@@ -112,7 +112,7 @@ struct axis {
     float inverse, shift, kernel_scale;
 };
 
-/* Inputs [start, start + n) contribute to one output position with these weights. */
+/* The inputs [start, start + n) that contribute to one output position, and their weights. */
 struct taps {
     int64_t start, n;
     float *weight;

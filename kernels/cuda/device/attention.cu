@@ -5,14 +5,14 @@
 enum {
     ROWS = KC_ATTENTION_ROWS,
     KEYS = 64,    /* number of keys in a group */
-    DEPTH = 32,   /* number of elements of queries and keys held at a time */
-    COLUMNS = 64, /* number of columns of the values that are held at a time */
+    DEPTH = 32,   /* number of elements per query and key that are in shared memory at a time */
+    COLUMNS = 64, /* number of elements per value that are in shared memory at a time */
     PARTS = KC_ATTENTION_COLUMNS / COLUMNS,
     OWN = 4,                /* each thread computes OWN x OWN elements of a product */
     ACROSS = COLUMNS / OWN, /* number of threads that share a row */
     SCORE_ROW = KEYS + 1,   /* The padding avoids conflicts of memory banks. */
     DEPTH_ROW = DEPTH + 1,
-    STAGED = 2 * ROWS * DEPTH_ROW, /* space for Q and K, which need more than a group of values */
+    STAGED = 2 * ROWS * DEPTH_ROW, /* the parts of Q and K need more space than the values */
     PER_ROW = 4,                   /* number of threads that reduce one row of scores */
 };
 
@@ -105,8 +105,8 @@ KC_DEVICE void compute_scores(const struct kc_attention *a, const struct tile *t
  * maximum `top` and the sum of each row. Sets `factor` to the number by which the exponentials of
  * earlier keys must be multiplied.
  *
- * Rows beyond the end of the tensor are computed from whatever is in shared memory, but are not
- * written.
+ * For rows beyond the end of the tensor, the scores are uninitialised, and the results are not
+ * used.
  */
 KC_DEVICE void update_rows(int n, float *score, float *top, float *sum, float *factor)
 {

@@ -2,9 +2,9 @@
  * The parameter of the device kernel for "_Attention" (runtime/fusion/attention.h).
  *
  * Each block computes tiles of KC_ATTENTION_ROWS rows and KC_ATTENTION_COLUMNS columns of a head's
- * context. A block reads the keys in groups. For each row, it keeps the maximum of the scores and
- * the sum of their exponentials so far (Milakov and Gimelshein, "Online normalizer calculation for
- * softmax", 2018). The scores are therefore never written to device memory.
+ * context. A block reads the keys in groups. For each row, the block stores the maximum of the
+ * scores so far and the sum of their exponentials (Milakov and Gimelshein, "Online normalizer
+ * calculation for softmax", 2018). The scores are therefore never written to device memory.
  */
 #ifndef KC_ATTENTION_H
 #define KC_ATTENTION_H

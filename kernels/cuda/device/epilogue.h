@@ -8,7 +8,8 @@
 #include <stdint.h>
 
 struct kc_epilogue {
-    /* vectors along the output's last axis; NULL if the epilogue has no such step */
+    /* Vectors along the output's last axis. `mul` is NULL if the epilogue has no scale, and `add`
+     * is NULL if it has no shift. */
     const float *mul, *add;
     const float *residual; /* a tensor of the output's shape, or NULL */
     int32_t act;           /* an enum rt_activation */

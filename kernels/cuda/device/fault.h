@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 struct kc_fault {
-    int64_t step;            /* number of the region's step, counted from 1, or 0 for no fault */
+    int64_t step; /* number of the faulty step in the region, counted from 1; 0 means no fault */
     int64_t position, value; /* values for rt_kernel.explain */
 };
 

@@ -1,5 +1,5 @@
-/* The parameter of the device kernel `finish`. The kernel applies the steps of an epilogue that a
- * library has not applied, in place. */
+/* The parameter of the device kernel `finish`. The kernel applies, in place, the steps of an
+ * epilogue that a library has not applied. */
 #ifndef KC_FINISH_H
 #define KC_FINISH_H
 

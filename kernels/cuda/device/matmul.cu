@@ -1,6 +1,6 @@
 /*
  * Device code of GEMMs that cuBLASLt does not support. Each block computes tiles of C one at a
- * time, and keeps tiles of A and B in shared memory.
+ * time, and copies tiles of A and B to shared memory.
  */
 #include "kernels/cuda/device/epilogue.cuh"
 #include "kernels/cuda/device/matmul.h"

@@ -13,7 +13,7 @@ enum { KC_RNN_ROWS = 4, KC_RNN_UNITS = 32, KC_RNN_MOST_GATES = 4 };
 struct kc_rnn {
     float *h_new, *c_new; /* [rows, units]; c_new may be equal to c */
     float *y;             /* a second copy of h_new, or NULL */
-    const float *sums;    /* the sums over the input of this step, with the bias */
+    const float *sums;    /* the input of this step times the input weights, plus the bias */
     const float *h, *c;
     const float *r;      /* recurrent weights, [units, r_row] */
     const float *r_bias; /* a vector that is added to the recurrent sums, or NULL */

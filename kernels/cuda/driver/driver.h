@@ -14,7 +14,7 @@
 
 struct cuda_driver {
     void *library;
-    const char *path; /* the file that was loaded; valid until cuda_driver_close */
+    const char *path; /* path of the loaded library; valid until cuda_driver_close */
     int version;      /* version of the API that the driver supports, as in CUDA_API_VERSION */
 #define X(name, params, args) int(*name) params;
     CUDA_FUNCTIONS(X)
@@ -22,8 +22,8 @@ struct cuda_driver {
 };
 
 /* Loads libcuda.so.1 and initialises the driver. Fails with RT_NOT_FOUND if the library or a device
- * is missing, and with RT_FAILED_PRECONDITION if the driver cannot be used. The message says what
- * was found and what is needed. */
+ * is missing, and with RT_FAILED_PRECONDITION if the driver cannot be used. The error message
+ * names what was found and what is needed. */
 enum rt_status cuda_driver_open(struct cuda_driver *d, struct rt_error *err);
 /* Unloads the library. Does nothing if `d` was never opened. */
 void cuda_driver_close(struct cuda_driver *d);

@@ -51,8 +51,9 @@ struct cuda_stream {
     struct cuda_gpu *gpu;
     struct CUstream_st *handle;
     _Atomic int64_t waiting_since_ns; /* when a thread began to wait for the stream, or 0 */
-    /* Faults that device code finds in its inputs. `fault` is in the GPU's memory. `found` is the
-     * host's copy of the fault after the steps `checked`, and is not valid if `checked` is NULL. */
+    /* `fault` is in the GPU's memory, and describes the first fault that device code has found in
+     * its inputs. `found` is a copy of *fault on the host, made after the steps of the region
+     * `checked`. If `checked` is NULL, `found` is not valid. */
     struct kc_fault *fault, found;
     const struct rt_region_steps *checked;
     int64_t step; /* number of the step whose kernels are being launched, counted from 1 */
@@ -61,7 +62,7 @@ struct cuda_stream {
 struct cuda_gpu {
     struct rt_device device;
     const struct cuda_driver *driver;
-    int ordinal; /* the number that the driver gives the GPU */
+    int ordinal; /* the driver's number of the GPU */
     char model[CUDA_NAME_BYTES], uuid[CUDA_UUID_TEXT];
     enum kc_precision precision; /* KC_FLOAT32 or KC_TF32 */
     struct cuda_nvml *nvml;      /* NULL if the library is not there */
@@ -69,7 +70,7 @@ struct cuda_gpu {
     struct CUmod_st *module[KC_N_MODULES];
     struct CUfunc_st *kernel[KC_N_MODULES];
     struct cuda_stream stream[RT_MAX_STREAMS];
-    /* the stream for copies within the GPU's memory that no region makes */
+    /* the stream for copies within the GPU's memory that are not part of a region */
     struct CUstream_st *copies;
     _Atomic int64_t longest_ns; /* the longest time that a thread has waited for a stream */
     struct kc_libraries libraries;

@@ -100,7 +100,8 @@ static enum rt_status read_item(const struct cuda_driver *d, int n_visible, cons
     return RT_OK;
 }
 
-/* Stores the ordinals of the GPUs that `which` names in `ordinal`, and their number in *n. */
+/* Sets *n to the number of GPUs that `which` names, and ordinal[0] to ordinal[*n - 1] to their
+ * ordinals. */
 static enum rt_status choose(const struct cuda_driver *d, const char *which, int n_visible,
                              int *ordinal, int *n, struct rt_error *err)
 {

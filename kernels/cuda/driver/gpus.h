@@ -1,5 +1,5 @@
 /*
- * Opens the GPUs that the process is to use, and registers the GPU kernels.
+ * Opens the GPUs that the process will use, and registers the GPU kernels.
  */
 #ifndef KC_GPUS_H
 #define KC_GPUS_H

@@ -1,6 +1,6 @@
 /*
- * The device code of this binary. If the build finds nvcc, it compiles each module to a fatbin,
- * which holds code for several architectures, and embeds the fatbin in the binary.
+ * The device code of this binary. If the build finds nvcc, it compiles each module to a fatbin
+ * and embeds the fatbin in the binary. A fatbin contains code for several architectures.
  */
 #ifndef KC_IMAGE_H
 #define KC_IMAGE_H

@@ -7,7 +7,8 @@
 enum { NVML_OK = 0, TEMPERATURE_OF_GPU = 0 };
 
 struct nvmlDevice_st;
-/* percentages of the last sampling period */
+/* The percentages of the last sampling period during which a kernel ran (`gpu`) and during which
+ * the GPU's memory was read or written (`memory`). */
 struct utilisation {
     unsigned gpu, memory;
 };

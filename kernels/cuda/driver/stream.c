@@ -14,7 +14,7 @@ enum {
 /* The GPU's data for the steps of a region (rt_region_steps.recorded). */
 struct recording {
     struct CUgraphExec_st *graph; /* NULL until the second run */
-    /* whether recording has failed, in which case it is not tried again */
+    /* whether recording has failed; the steps are then never recorded again */
     bool is_refused;
 };
 

@@ -16,7 +16,7 @@ struct cuda_watchdog;
 struct cuda_watchdog *cuda_watchdog_start(struct cuda_gpu *const *gpu, int n, int64_t hang_ns);
 void cuda_watchdog_stop(struct cuda_watchdog *w); /* does nothing if `w` is NULL */
 
-/* Notes that a wait for the stream begins or ends. */
+/* Records that a wait for the stream begins or ends. */
 void cuda_watch_begin(struct cuda_stream *s);
 void cuda_watch_end(struct cuda_stream *s);
 

@@ -1,9 +1,10 @@
 /*
- * Computes products by cuBLASLt (blas.h).
+ * Computes GEMMs by cuBLASLt (blas.h).
  *
  * cuBLASLt's matrices are column-major. A row-major matrix is the transposed matrix in column-major
- * order, so C = A B is computed as the product of the transposed B and the transposed A: cuBLASLt's
- * A is our B, its B is our A, and its rows are our columns.
+ * order, so C = A B is computed as the product of the transposed B and the transposed A. The A of
+ * cuBLASLt is therefore the B of struct kc_product, the B of cuBLASLt is the A of struct
+ * kc_product, and rows of cuBLASLt's matrices are columns of the row-major matrices.
  */
 #include "kernels/cuda/library/blas.h"
 
@@ -22,15 +23,15 @@ enum { ALIGNMENT = 64, MOST_PROPOSALS = 8 };
 struct cublas {
     struct kc_blas base;
     void *library;
-    const char *path; /* the file that was loaded; valid as long as the library is loaded */
+    const char *path; /* path of the loaded library; valid as long as the library is loaded */
     struct cublasLtContext *handle;
 #define X(result, name, params, args) result(*name) params;
     BLAS_FUNCTIONS(X)
 #undef X
 };
 
-/* A product has three layouts: one for cuBLASLt's A, one for its B, and one that its C and D
- * share. */
+/* A GEMM has three layouts: one for cuBLASLt's A, one for cuBLASLt's B, and one for both C and D of
+ * cuBLASLt. */
 enum { LAYOUT_A, LAYOUT_B, LAYOUT_C, N_LAYOUTS };
 
 struct cublas_plan {
@@ -87,8 +88,8 @@ static int make_layouts(struct cublas *c, struct cublas_plan *plan)
     return status;
 }
 
-/* Makes the descriptor of a product. A descriptor holds the address of the bias, so each run makes
- * its own. */
+/* Makes the descriptor of a GEMM. A descriptor contains the address of the bias, so each run makes
+ * its own descriptor. */
 static int make_product(const struct cublas *c, const struct kc_product *p, const void *bias,
                         void **out)
 {

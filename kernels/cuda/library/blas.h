@@ -1,7 +1,6 @@
 /*
- * Products of matrices on a GPU by a library. The library is cuBLASLt (blas.c); the tests have an
- * implementation of their own (tests/gpu/reference_blas.h), because cuBLASLt does not run without a
- * GPU.
+ * GEMMs on a GPU by a library. The library is cuBLASLt (blas.c). cuBLASLt does not run without a
+ * GPU, so the tests without a GPU replace it by tests/gpu/reference_blas.h.
  *
  * Owner: the caller of kc_blas_open, which closes the library after freeing all its plans. Threads:
  * any. `run` may be called on several threads at the same time, with different streams.
@@ -19,10 +18,11 @@ struct cuda_gpu;
 struct cuda_stream;
 
 /*
- * A product with an epilogue: C [m, n] = A [m, k] B [k, n] + residual [m, n] + bias [n], for each
- * matrix of a batch. All matrices are row-major. The matrices C of a batch follow each other in
- * memory, and so do those of the residual. A step of 0 means that all products of the batch share
- * one matrix. All tensors have the type of the precision, and begin at multiples of 64 bytes.
+ * A batch of GEMMs with an epilogue. Each GEMM is C [m, n] = A [m, k] B [k, n] + residual [m, n] +
+ * bias [n]. All matrices are row-major. The matrices C of the batch are contiguous in memory, and
+ * so are the matrices of the residual. A step of 0 means that all GEMMs of the batch share one
+ * matrix A or one matrix B. All tensors have the type of the precision, and begin at multiples of
+ * 64 bytes.
  */
 struct kc_product {
     int64_t m, n, k;
@@ -44,19 +44,20 @@ enum kc_product_tensor {
 
 struct kc_blas_plan {
     struct kc_blas *blas;
-    /* size of the workspace, which the caller of `run` provides, aligned to 256 bytes */
+    /* Size of the workspace. The caller of `run` provides the workspace, whose address must be a
+     * multiple of 256. */
     size_t workspace_bytes;
 };
 
 struct kc_blas {
     struct cuda_gpu *gpu;
-    /* Makes a plan. Fails with RT_FAILED_PRECONDITION if the library cannot compute the product
+    /* Makes a plan. Fails with RT_FAILED_PRECONDITION if the library cannot compute the GEMM
      * with float32 sums and at most KC_BLAS_MOST_WORKSPACE bytes of workspace. */
     enum rt_status (*plan)(struct kc_blas *b, const struct kc_product *product,
                            struct kc_blas_plan **out, struct rt_error *err);
     void (*free_plan)(struct kc_blas_plan *p);
-    /* Enqueues the product on the stream. `address` holds the addresses of the tensors in the GPU's
-     * memory. The addresses of tensors that the product lacks are not read. C may share the memory
+    /* Enqueues the GEMM on the stream. `address` has the addresses of the tensors in the GPU's
+     * memory. The addresses of tensors that the GEMM lacks are not read. C may share the memory
      * of the residual. */
     enum rt_status (*run)(const struct kc_blas_plan *p, const struct cuda_stream *stream,
                           void *const address[KC_PRODUCT_N_TENSORS], void *workspace,

@@ -29,7 +29,7 @@ enum blas_transform { BLAS_PLAIN = 0, BLAS_TRANSPOSED = 1 };
  * rows. */
 enum blas_epilogue { BLAS_EPILOGUE_NONE = 1, BLAS_EPILOGUE_BIAS = 4 };
 
-/* attributes of a product */
+/* attributes of a GEMM */
 enum blas_product_attribute {
     BLAS_PRODUCT_TRANSFORM_A = 3, /* int32_t */
     BLAS_PRODUCT_TRANSFORM_B = 4, /* int32_t */

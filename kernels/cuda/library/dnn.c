@@ -10,7 +10,7 @@
 
 enum {
     MOST_STREAMS = 2 * RT_MAX_STREAMS,
-    /* number of elements at each end of the output that are compared with NaN */
+    /* the number of elements at each end of an output that output_is_nan checks */
     CHECKED_ELEMENTS = 1024,
 };
 
@@ -89,7 +89,7 @@ static enum rt_status cudnn_run(const struct kc_dnn_plan *p, const struct cuda_s
     return st ? st : dnn_plan_run(plan->plan, handle, address, workspace, err);
 }
 
-/* ---- whether NaN passes a ReLU ---- */
+/* ---- whether a ReLU returns NaN for NaN ---- */
 
 struct trial {
     const struct cuda_driver *driver;
@@ -109,8 +109,9 @@ static int64_t count(const struct dnn_conv *c, enum dnn_tensor which)
     return n < INT64_MAX / (int64_t)sizeof(float) ? n : -1;
 }
 
-/* Allocates the tensors of a trial, and sets all bits of the bias to 1, which makes it NaN in every
- * type. The other tensors may hold anything, because a sum with NaN is NaN. */
+/* Allocates the tensors of a trial, and sets all bits of the bias to 1, so that every element of
+ * the bias is NaN in every type. The other tensors may have any values, because a sum with NaN is
+ * NaN. */
 static bool make_tensors(struct trial *t, const struct dnn_plan *p, const struct dnn_conv *c)
 {
     const struct cuda_driver *d = t->driver;
@@ -159,8 +160,8 @@ static bool output_is_nan(const struct trial *t, const struct dnn_conv *c)
     return true;
 }
 
-/* Returns whether NaN passes the plan's ReLU. The function runs the plan, because cuDNN does not
- * provide this fact for most engines. The caller holds mu. */
+/* Returns whether the plan's ReLU returns NaN for NaN. For most engines, cuDNN does not report
+ * how NaN is treated, so the function runs the plan. The caller must have locked mu. */
 static bool passes_nan(struct cudnn *c, const struct dnn_plan *p, const struct dnn_conv *conv)
 {
     struct trial t = {.driver = c->base.gpu->driver};

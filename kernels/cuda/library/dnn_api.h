@@ -109,14 +109,14 @@ enum dnn_heuristic_mode { DNN_HEURISTIC_FALLBACK = 2, DNN_HEURISTIC_A = 3 };
 enum dnn_numerical_note {
     DNN_NOTE_TENSOR_CORE = 0,
     DNN_NOTE_DOWN_CONVERT = 1,
-    DNN_NOTE_REDUCED_REDUCTION = 2, /* sums of less precision than float32 */
+    DNN_NOTE_REDUCED_REDUCTION = 2, /* sums are less precise than float32 */
     DNN_NOTE_FFT = 3,
     DNN_NOTE_NONDETERMINISTIC = 4,
     DNN_NOTE_WINOGRAD = 5,
     DNN_NOTE_WINOGRAD_4X4 = 6,
     DNN_NOTE_WINOGRAD_6X6 = 7,
     DNN_NOTE_WINOGRAD_13X13 = 8,
-    DNN_NOTE_STRICT_NAN = 9, /* NaN passes every operation unchanged */
+    DNN_NOTE_STRICT_NAN = 9, /* every operation propagates NaN */
     DNN_N_NOTES = 10,
 };
 enum dnn_behavior_note {

@@ -12,7 +12,7 @@
 
 struct dnn_library {
     void *library;
-    const char *path; /* the file that was loaded; valid until dnn_library_close */
+    const char *path; /* path of the loaded library; valid until dnn_library_close */
     size_t version;   /* as in DNN_VERSION */
 #define X(result, name, params, args) result(*name) params;
     DNN_FUNCTIONS(X)

@@ -14,7 +14,7 @@ struct builder {
     const struct dnn_library *d;
     void *device;
     const struct dnn_conv *conv;
-    struct dnn_plan *plan; /* the plan holds the descriptors made so far */
+    struct dnn_plan *plan; /* owns the descriptors made so far */
     void *operation[MOST_OPERATIONS];
     int n_operations;
     int64_t next_id; /* identifier of the next tensor that is not in memory */
@@ -77,8 +77,8 @@ static enum dnn_data_type type_of(enum kc_precision precision)
     return precision == KC_FP16 ? DNN_HALF : precision == KC_BF16 ? DNN_BFLOAT16 : DNN_FLOAT;
 }
 
-/* cuDNN lists the dimensions of all tensors in the order batch, channels, spatial axes. The strides
- * say that the channels are innermost in memory. */
+/* cuDNN lists the dimensions of all tensors in the order batch, channels, spatial axes. With these
+ * strides, the channels are innermost in memory. */
 static void *make_tensor(struct builder *b, int64_t id, enum dnn_data_type type, bool is_virtual,
                          const int64_t dim[MOST_RANK])
 {
@@ -104,7 +104,7 @@ static void *make_tensor(struct builder *b, int64_t id, enum dnn_data_type type,
     return t;
 }
 
-/* Makes one of the plan's tensors that are in memory. */
+/* Makes the descriptor of tensor `which`, whose address dnn_plan_run receives. */
 static void *make_named(struct builder *b, enum dnn_tensor which)
 {
     const struct dnn_conv *c = b->conv;
@@ -244,7 +244,7 @@ static bool read_notes(struct builder *b, void *config)
     return is_known;
 }
 
-/* Returns whether the rules in dnn_plan.h allow an engine with these notes. */
+/* Returns whether an engine with the given notes meets the requirements of dnn_plan_new. */
 static bool is_allowed(unsigned notes, enum kc_precision precision)
 {
     const unsigned refused = 1u << DNN_NOTE_DOWN_CONVERT | 1u << DNN_NOTE_REDUCED_REDUCTION |

@@ -3,8 +3,9 @@
  * cuDNN, and the engine's settings. A plan is made for the GPU of a handle. It can also be made on
  * a machine without a GPU, from the description of a GPU.
  *
- * Owner: the caller of each function that makes something. Threads: a plan may be run on several
- * threads at the same time, with different handles. A device is used on one thread at a time.
+ * Owner: the caller owns the plans and the devices that these functions make. Threads: a plan may
+ * be run on several threads at the same time, with different handles. A device is used on one
+ * thread at a time.
  */
 #ifndef KC_DNN_PLAN_H
 #define KC_DNN_PLAN_H
@@ -20,8 +21,8 @@ struct dnn_conv {
     int n_spatial; /* 2 or 3 */
     int64_t batch, ci, co, groups;
     struct kn_axis axis[KN_MAX_SPATIAL]; /* the first n_spatial elements are used */
-    bool has_residual;                   /* whether a tensor of y's shape is added */
-    bool has_bias;                       /* whether a vector of co elements is added */
+    bool has_residual;                   /* whether the epilogue adds a tensor of y's shape */
+    bool has_bias;                       /* whether the epilogue adds a vector of co elements */
     bool has_relu;
     enum kc_precision precision;
 };
@@ -35,15 +36,15 @@ struct dnn_plan {
     void *plan;
     bool has[DNN_N_TENSORS]; /* whether the plan reads or writes the tensor */
     size_t workspace_bytes;
-    int64_t engine;             /* the number that cuDNN gives the engine */
+    int64_t engine;             /* cuDNN's number of the engine */
     unsigned notes;             /* bit k is set if the engine has the dnn_numerical_note k */
     bool is_compiled;           /* whether the engine's code was compiled while the plan was made */
     void *part[DNN_MOST_PARTS]; /* the descriptors that the plan refers to */
     int n_parts;
 };
 
-/* Make the descriptor of a GPU: the first function for the GPU of the handle, the second for the
- * GPU that the text describes. */
+/* dnn_device_of makes the descriptor of the GPU of `handle`. dnn_device_read makes the descriptor
+ * of the GPU that `json` describes. */
 enum rt_status dnn_device_of(const struct dnn_library *d, struct cudnnContext *handle, void **out,
                              struct rt_error *err);
 enum rt_status dnn_device_read(const struct dnn_library *d, const char *json, size_t bytes,
@@ -51,23 +52,24 @@ enum rt_status dnn_device_read(const struct dnn_library *d, const char *json, si
 void dnn_device_free(const struct dnn_library *d, void *device);
 
 /*
- * Makes the first plan among cuDNN's proposals that keeps these rules:
- * - Its workspace has at most DNN_MOST_WORKSPACE bytes.
- * - Its sums are float32, and the order of its additions does not change from run to run. It uses
- *   no FFT and no Winograd transform of tiles larger than 4 x 4, because these lose digits.
- * - With KC_FLOAT32, it does not use tensor cores, because these would round the inputs to TF32.
- * - Its code is not compiled at run time, because compilation takes 0.3 s to 0.7 s.
+ * Makes a plan from the first of cuDNN's proposals that meets these requirements:
+ * - The workspace has at most DNN_MOST_WORKSPACE bytes.
+ * - The sums are float32, and all runs add in the same order. The plan uses no FFT and no Winograd
+ *   transform of tiles larger than 4 x 4, because their rounding errors are larger.
+ * - With KC_FLOAT32, the plan does not use tensor cores, which would round the inputs to TF32.
+ * - The code is not compiled at run time, because compilation takes 0.3 s to 0.7 s.
  *
- * Fails with RT_FAILED_PRECONDITION if no proposal keeps these rules. The caller must test on a GPU
- * whether NaN passes the plan's ReLU, because nearly all engines of cuDNN lack DNN_NOTE_STRICT_NAN
- * (dnn.h). For a residual or a ReLU without a bias, cuDNN 9.19 has no precompiled engines.
+ * Fails with RT_FAILED_PRECONDITION if no proposal meets these requirements. The caller must test
+ * on a GPU whether the plan's ReLU returns NaN for NaN, because nearly all engines of cuDNN lack
+ * DNN_NOTE_STRICT_NAN. For a residual or a ReLU without a bias, cuDNN 9.19 has no precompiled
+ * engines.
  */
 enum { DNN_MOST_WORKSPACE = 64 << 20 };
 enum rt_status dnn_plan_new(const struct dnn_library *d, void *device, const struct dnn_conv *conv,
                             struct dnn_plan **out, struct rt_error *err);
 void dnn_plan_free(struct dnn_plan *p);
 
-/* Enqueues the plan on the handle's stream. `address` holds the addresses, in the GPU's memory, of
+/* Enqueues the plan on the handle's stream. `address` has the addresses, in the GPU's memory, of
  * the tensors that the plan reads or writes. */
 enum rt_status dnn_plan_run(const struct dnn_plan *p, struct cudnnContext *handle,
                             const void *const address[DNN_N_TENSORS], void *workspace,

@@ -1,6 +1,7 @@
 /*
  * NVIDIA's libraries that compute convolutions and GEMMs on a GPU. A library is loaded when a model
- * first needs it. If it is missing, plain kernels of Slipway run instead, and the log says so once.
+ * first needs it. If the library is missing, Slipway logs this once and runs its plain kernels
+ * instead.
  *
  * Owner: struct cuda_gpu. Threads: any.
  */
@@ -27,9 +28,9 @@ void kc_libraries_init(struct kc_libraries *l);
 /* Closes the libraries. The GPU's context must be current. */
 void kc_libraries_clear(struct kc_libraries *l);
 
-/* Returns the convolutions of cuDNN (dnn.h) on the GPU, or NULL if cuDNN cannot be used. */
+/* Returns the interface to cuDNN (dnn.h) for the GPU, or NULL if cuDNN cannot be used. */
 struct kc_dnn *kc_dnn_of(struct cuda_gpu *g);
-/* Returns the products of cuBLASLt (blas.h) on the GPU, or NULL if cuBLASLt cannot be used. */
+/* Returns the interface to cuBLASLt (blas.h) for the GPU, or NULL if cuBLASLt cannot be used. */
 struct kc_blas *kc_blas_of(struct cuda_gpu *g);
 
 #endif
