@@ -2,7 +2,7 @@
  * An example client that requests the status, the metadata and predictions of the model
  * half_plus_two from a server. Usage:
  *     slipway_example HOST:PORT [NUMBER...]
- * To build the example outside of this source tree:
+ * To build the example outside this source tree:
  *     cc example.c $(pkg-config --cflags --libs slipway-client)
  */
 #include <inttypes.h>

@@ -173,7 +173,7 @@ static int by_name(const void *a, const void *b)
                   (*(const struct slipway_tensor *const *)b)->name);
 }
 
-/* Fails if two inputs have the same name. A protobuf map would silently keep only one of them. */
+/* Fails if two inputs have the same name. A protobuf map would silently drop one of them. */
 static enum rt_status check_names(const struct slipway_tensor *inputs, int n, struct rt_error *err)
 {
     const struct slipway_tensor **sorted = calloc((size_t)n + 1, sizeof *sorted);
@@ -620,7 +620,7 @@ static int signatures_by_name(const void *a, const void *b)
 }
 
 /* Reads an input or output of a signature. protobuf-c generates different types for the entries of
- * the two maps, so the callers pass the key and value. */
+ * the maps `inputs` and `outputs`, so the callers pass the key and the value of an entry. */
 static bool read_info(struct rt_arena *arena, const char *name, const Tensorflow__TensorInfo *info,
                       struct slipway_input *out)
 {

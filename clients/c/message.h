@@ -3,7 +3,7 @@
  * ModelService. Messages from the server are not trusted. Before memory is allocated for a size
  * from a message, the size is compared with a limit.
  *
- * Threads: the functions keep no state. Results are allocated in the caller's arena and never point
+ * Threads: the functions have no state. Results are allocated in the caller's arena and never point
  * into the message.
  */
 #ifndef CL_MESSAGE_H

@@ -17,7 +17,7 @@
  * NULL. `err` must not be NULL. A struct field that is zero has its default value.
  *
  * Threads: any number of threads may use a client at the same time. The caller owns the result of
- * its call. A call reads its inputs before it returns. The client keeps no pointers to them.
+ * its call. A call reads its inputs before it returns. The client stores no pointers to the inputs.
  */
 #ifndef SLIPWAY_CLIENT_H
 #define SLIPWAY_CLIENT_H
@@ -165,7 +165,7 @@ enum slipway_code slipway_predict(struct slipway_client *c, const struct slipway
                                   const struct slipway_call *call, struct slipway_answer **out,
                                   struct slipway_error *err);
 void slipway_answer_free(struct slipway_answer *a); /* does nothing if `a` is NULL */
-/* Returns the output with this name, or NULL if `a` has no such output. */
+/* Returns the output called `name`, or NULL if `a` has no output of this name. */
 const struct slipway_tensor *slipway_output(const struct slipway_answer *a, const char *name);
 
 /* ---- status ---- */
@@ -183,7 +183,7 @@ const char *slipway_state_name(int state); /* "AVAILABLE" */
 struct slipway_version {
     int64_t version;
     int state;             /* an enum slipway_state */
-    enum slipway_code why; /* why the version does not serve, or SLIPWAY_OK */
+    enum slipway_code why; /* the error code in the status of the version, or SLIPWAY_OK */
     const char *text;      /* the server's error message for the version, or "" */
 };
 struct slipway_status {

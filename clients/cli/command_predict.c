@@ -159,7 +159,7 @@ static enum rt_status over_grpc(struct predict *p, struct rt_error *err)
 
 /* ---- over REST ---- */
 
-/* Keeps only the outputs that --output names, in the order of these flags. Without --output, keeps
+/* Selects the outputs that --output names, in the order of these flags. Without --output, selects
  * all outputs. */
 static enum rt_status choose(const struct predict *p, struct slipway_tensor *outputs, int *n,
                              struct rt_error *err)

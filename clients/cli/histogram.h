@@ -1,7 +1,7 @@
 /*
  * Histogram of durations with a relative bucket width of at most 1.6 %. Its size does not depend on
- * the number of durations. Threads: one thread adds durations. Other threads may read them at the
- * same time, and may miss the latest ones.
+ * the number of durations. Threads: one thread adds durations. Other threads may read the
+ * histogram at the same time, and may miss the latest durations.
  */
 #ifndef CL_HISTOGRAM_H
 #define CL_HISTOGRAM_H

@@ -282,8 +282,8 @@ static enum rt_status put(struct cl_http *h, struct rt_span bytes, int64_t deadl
     return st;
 }
 
-/* Receives up to BLOCK bytes into h->block. *n is their number, or 0 if the server has closed the
- * connection. */
+/* Receives up to BLOCK bytes into h->block. Sets *n to the number of received bytes, or to 0 if the
+ * server has closed the connection. */
 static enum rt_status get(struct cl_http *h, size_t *n, int64_t deadline_ns, struct rt_error *err)
 {
     for (;;) {

@@ -1,6 +1,6 @@
 /*
  * The inputs that a user gives to a command: JSON text, which the server validates, or tensors for
- * a signature. Threads: the functions keep no state. Only cl_input_read performs I/O.
+ * a signature. Threads: the functions have no state. Only cl_input_read performs I/O.
  */
 #ifndef CL_INPUT_H
 #define CL_INPUT_H

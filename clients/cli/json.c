@@ -199,8 +199,8 @@ enum rt_status cl_check_name(const char *name, const struct slipway_input *specs
     return RT_INVALID_ARGUMENT;
 }
 
-/* Reads tensors in the column format: an object with a value for each spec, or only the value if
- * there is one spec. */
+/* Reads tensors in the column format, which is an object with a value for each spec. If there is
+ * one spec, `columns` may instead be the value of this spec. */
 static enum rt_status read_columns(json_t *columns, const struct slipway_input *specs, int n_specs,
                                    struct rt_arena *arena, struct slipway_tensor *out, int *n_out,
                                    struct rt_error *err)
@@ -235,8 +235,8 @@ static enum rt_status read_columns(json_t *columns, const struct slipway_input *
     return RT_OK;
 }
 
-/* Reads tensors in the row format. Each row is an object with a value for each spec, or only the
- * value if there is one spec. */
+/* Reads tensors in the row format. A row is an object with a value for each spec. If there is one
+ * spec, a row may instead be the value of this spec. */
 static enum rt_status read_rows(const json_t *rows, const struct slipway_input *specs, int n_specs,
                                 struct rt_arena *arena, struct slipway_tensor *out, int *n_out,
                                 struct rt_error *err)
@@ -319,8 +319,8 @@ void cl_json_text(struct rt_bytes *out, const char *s, size_t n)
     }
 }
 
-/* Writes a number as TensorFlow Serving does: as by %g if that text reads back as the same number,
- * and otherwise with 9 digits (float) or 17 digits (double). */
+/* Writes a number as TensorFlow Serving does. The printf format is %g if the result reads back as
+ * the same number. Otherwise, the number is written with 9 digits (float) or 17 digits (double). */
 static void put_real(struct rt_bytes *out, double v, bool is_double)
 {
     char text[40];

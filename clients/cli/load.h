@@ -32,10 +32,10 @@ struct cl_load {
     struct cl_source source;
     double rate; /* requests per second; 0 means a closed loop */
     int64_t n_threads, n_connections;
-    /* maximum number of requests if `seconds` is 0; the load also ends when `source` has no more
-     * requests */
+    /* The load ends `seconds` after the warm-up, after max_shots requests, or when `source` has no
+     * more requests. In `seconds` and max_shots, 0 means no limit. */
     double warmup_s, seconds;
-    int64_t max_shots; /* 0 means no limit */
+    int64_t max_shots;
     /* tolerance for comparing responses; a negative value means that they are not compared */
     double tolerance;
     bool progress;
@@ -59,8 +59,8 @@ struct cl_result {
     char first_wrong[CL_FAULT_TEXT];
 };
 
-/* Generates load until its end. Counts failed shots in *out. Fails only if the load could not be
- * generated. cl_result_clear must be called in either case. */
+/* Generates the load `l`, and returns when the load has ended. Counts failed shots in *out. Fails
+ * only if the load could not be generated. cl_result_clear must be called in either case. */
 enum rt_status cl_load_run(const struct cl_load *l, struct cl_result *out, struct rt_error *err);
 void cl_result_clear(struct cl_result *r);
 

@@ -52,7 +52,7 @@ struct cl_shot {
     enum pb_log_type type;  /* type of the PredictionLog record, which determines the gRPC method */
     struct rt_span request; /* the serialized request message, or the request body for REST */
     const char *path;       /* for REST */
-    /* the expected response; p is NULL if any response is correct */
+    /* the expected response; if p is NULL, the response is not compared */
     struct rt_span want;
 };
 /* Sends a request and receives its response. `response`, which must be initialised, is cleared

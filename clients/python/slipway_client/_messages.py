@@ -202,7 +202,7 @@ def _feature(name: str, value: Any) -> bytes:
 
 def write_example(example: Any) -> bytes:
     """Serializes an example, which is a mapping from features to values, a tf.Example, or the bytes of a serialized
-    one."""
+    tf.Example."""
     if isinstance(example, bytes):
         return example
     if hasattr(example, 'SerializeToString'):
@@ -269,7 +269,7 @@ def read_metadata(message: Bytes) -> Metadata:
     name, version, _ = read_spec(wire.first_data(message, 1))
     signatures = {}
     for key, packed in map(_entry, _all(message, 2)):
-        if key == 'signature_def':  # the map's value is an Any that holds a SignatureDefMap
+        if key == 'signature_def':  # the map's value is an Any that contains a SignatureDefMap
             for alias, definition in map(_entry, _all(wire.first_data(packed, 2), 1)):
                 method = wire.text(wire.first_data(definition, 3))
                 signatures[alias] = Signature(method, _infos(definition, 1), _infos(definition, 2))

@@ -37,7 +37,7 @@ class InputError(Error, ValueError):
 class VersionStatus:
     version: int
     state: str  # 'AVAILABLE'
-    code: str  # 'OK', or the code of the error for which the version does not serve
+    code: str  # 'OK', or the error code in the status of the version
     message: str
 
 
