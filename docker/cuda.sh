@@ -1,6 +1,6 @@
 #!/bin/sh
-# What the image needs for NVIDIA GPUs, from PyPI:
-#   cuda.sh install FOLDER            the compiler, and the libraries that the server loads
+# Adds NVIDIA's compiler and libraries to the build of the image:
+#   cuda.sh install FOLDER            installs the compiler, and the libraries that the server loads, from PyPI
 #   cuda.sh configure FOLDER          configures the release build with that compiler
 #   cuda.sh libraries FOLDER ROOTFS   copies the libraries and their licences to the image's root file system
 # The driver (libcuda.so.1) is not included, because the container runtime adds the host's driver.

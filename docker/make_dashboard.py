@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the contents of docker/grafana-dashboard.json. Usage: make_dashboard.py > grafana-dashboard.json
 
-Each panel is on one line, so that a diff shows which panels changed, unlike in Grafana's own export."""
+Unlike in Grafana's own export, each panel is on one line, so that a diff shows which panels changed."""
 import json
 
 BY = 'model=~"$model"'

@@ -1,5 +1,5 @@
 #!/bin/sh
-# rootfs.sh BINARY FOLDER: fills FOLDER with a root file system that holds the server, the libraries with which it is
+# rootfs.sh BINARY FOLDER: fills FOLDER with a root file system that contains the server, the libraries with which it is
 # linked, their licences, and the few files that the C library reads, but no shell.
 set -eu
 binary=$1 root=$2
