@@ -1,6 +1,6 @@
 # Compiles the device code, kernels/cuda/device/*.cu, to fatbins and embeds them in the layer `kernels`, if the CUDA
 # toolkit is found. SLIPWAY_CUDA is auto, on (a missing toolkit is an error) or off. Without the toolkit, everything
-# else is built, and --gpus says that the binary has no device code.
+# else is built, and --gpus reports that the binary has no device code.
 set(SLIPWAY_CUDA auto CACHE STRING "Whether to build the code for GPUs: auto, on or off")
 if(SLIPWAY_CUDA STREQUAL "off")
   return()
