@@ -19,7 +19,7 @@ enum { KN_PROBE_WORK = 64 };
 
 /* Returns a hash of n contiguous elements. Equal elements have equal hashes, and unequal elements
  * share a hash only by chance. The deadline is checked through `t` (kernels/array/array.h) while
- * long strings or many elements are read, or not at all if `t` is NULL. */
+ * long strings or many elements are read. If `t` is NULL, the deadline is not checked. */
 uint64_t kn_hash_elements(enum rt_dtype dtype, const void *p, int64_t n, struct kn_reader *t);
 /* Adds elements to a hash between rt_siphash_begin and rt_siphash_end, for items that are not
  * contiguous. */

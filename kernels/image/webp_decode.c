@@ -13,7 +13,7 @@ enum {
     PIXEL_WORK = 32, /* work per pixel, in units of rt_run_spend */
     LEAST_CHUNK = 64 << 10,
     MOST_CHUNKS = 32, /* for each chunk, libwebp parses the beginning of a lossless image again */
-    /* number of canvases that libwebp keeps for an animation, including the frame's own */
+    /* number of canvases that libwebp allocates for an animation; one of them holds the frame */
     CANVASES = 3,
 };
 
@@ -22,8 +22,8 @@ static enum rt_status fail(struct kn_codec *c, const char *text)
     return c->err->code ? c->err->code : rt_fail(c->err, RT_INVALID_ARGUMENT, "%s", text);
 }
 
-/* Returns whether the file has all bytes that its header announces. TensorFlow refuses a file that
- * lacks some, even if they follow the last pixel. */
+/* Returns whether the file is at least as long as its header announces. TensorFlow refuses a
+ * shorter file, even if only bytes after the last pixel are missing. */
 static bool is_whole(struct rt_span file)
 {
     uint32_t n = 0;
@@ -33,7 +33,8 @@ static bool is_whole(struct rt_span file)
     return n <= file.n - 8;
 }
 
-/* Decodes a file in parts. Returns false if the file is invalid or the work must stop. */
+/* Decodes a file in parts. Returns false if the file is invalid, the run has been cancelled, or its
+ * deadline has passed. */
 static bool pieces_decode(struct kn_codec *c, struct rt_span file, WebPIDecoder *idec,
                           int64_t pixels)
 {

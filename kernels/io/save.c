@@ -32,10 +32,11 @@ static int by_address(const void *a, const void *b)
 }
 
 /*
- * Adds to *bytes the number of bytes that a save of n tensors may write repeatedly. These are the
- * memory that several tensors share, as when one tensor is saved under many names, and the bytes of
- * all strings, because millions of strings may share their bytes. Everything else that a save
- * writes is bounded by the memory of the run and of the model. `m` has space for n elements.
+ * Adds to *bytes the number of bytes that a save of n tensors may write more than once. Memory that
+ * several tensors share is one part of this number, for example when one tensor is saved under many
+ * names. The bytes of all strings are the other part, because millions of strings may share their
+ * bytes. Everything else that a save writes is bounded by the memory of the run and of the model.
+ * `m` has space for n elements.
  */
 static enum rt_status add_repeated(struct rt_run *r, const struct rt_tensor *t, int n,
                                    struct memory *m, size_t *bytes)
@@ -74,7 +75,7 @@ static enum rt_status check_size(struct rt_run *r, int n, struct memory *m)
             : rt_pool_hold(rt_run_pool(r), bytes, 0, "what a checkpoint repeats or has as texts",
                            r->err);
     if (!st)
-        rt_pool_release(rt_run_pool(r), bytes); /* the bytes are written, not held in memory */
+        rt_pool_release(rt_run_pool(r), bytes); /* no memory is allocated for the bytes */
     return st;
 }
 

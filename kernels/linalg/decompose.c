@@ -234,8 +234,8 @@ static enum rt_status qr_run(struct rt_run *r)
 
 /*
  * LAPACK receives the transposed matrix. The left singular vectors of the transposed matrix are the
- * conjugated right ones of the matrix. Therefore LAPACK's `u` is conj(V). Its `vt` is the
- * transposed U, which is U in row-major order.
+ * conjugates of the right singular vectors of the matrix. Therefore LAPACK's `u` is conj(V).
+ * LAPACK's `vt` is the transposed U, which is U in row-major order.
  */
 struct svd_job {
     /* "N" for no vectors, "S" for the vectors of singular values, "A" for all vectors */
@@ -259,7 +259,7 @@ static size_t svd_layout(struct svd_job *j, const struct sizes *s, const struct 
     j->job = !vectors ? "N" : s->full ? "A" : "S";
     j->u_columns = (int)(s->full ? s->m : least);
     j->v_columns = (int)(s->full ? s->n : least);
-    /* LAPACK's documented minimum, and space for blocks of columns */
+    /* The size of `work` is LAPACK's documented minimum plus space for blocks of columns. */
     j->lwork = (int)(4 * least * least + 7 * least + (most + least) * KN_LAPACK_BLOCK);
     j->a = kn_space_take(&space, s->m * s->n, size);
     j->s = kn_space_take(&space, least, real);

@@ -32,8 +32,8 @@ static size_t eig_layout(struct eig_job *j, int64_t n, bool vectors, enum rt_dty
     const bool is_complex = dtype == RT_C64 || dtype == RT_C128;
     const size_t size = rt_dtype_size(dtype), real = is_complex ? size / 2 : size;
 
-    /* The sizes are the larger ones of LAPACK's documented minima, plus space for blocks of
-     * columns. */
+    /* Each size is the largest of the documented minima of the LAPACK routines that this file
+     * calls. lwork also includes space for blocks of columns. */
     *j = (struct eig_job){.job = vectors ? "V" : "N", .n = (int)n};
     j->lwork = (int)(1 + (6 + KN_LAPACK_BLOCK) * n + (vectors ? 2 * n * n : 0));
     j->lrwork = (int)(1 + 5 * n + (vectors ? 2 * n * n : 0));
@@ -98,8 +98,8 @@ static void step_complex(struct eig_job *j, bool wide)
                 &j->lrwork, j->iwork, &j->liwork, &j->info, 1, 1);
 }
 
-/* LAPACK receives the transposed matrix, which is the conjugated one. `v` is NULL if no vectors are
- * needed. Returns false if the matrix has no decomposition. */
+/* LAPACK receives the transposed matrix, which for a self-adjoint matrix is the conjugated matrix.
+ * `v` is NULL if no vectors are needed. Returns false if the matrix has no decomposition. */
 #define SELF_ADJOINT(dt, T, R, STEP, WIDE)                                                         \
     static void self_adjoint_call_##dt(void *arg)                                                  \
     {                                                                                              \
@@ -268,7 +268,7 @@ EIG_COMPLEX(RT_C128, double _Complex, z)
         if (!kn_finite_##dt(ask, a, n * n))                                                        \
             return false;                                                                          \
         kn_turn_##dt(ask, a, n, n, j->a, false);                                                   \
-        /* LAPACK would write to new memory without checking the deadline. */                      \
+        /* Writes new memory here, because LAPACK would not check the deadline meanwhile. */       \
         if (vectors && kn_zero_chunks(ask->r, j->vectors, (size_t)(n * n) * sizeof(T)))            \
             ask->ended = true;                                                                     \
         kn_lapack_call(ask, eig_call_##dt, j);                                                     \

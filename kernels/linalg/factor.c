@@ -141,7 +141,7 @@ static enum rt_status cholesky_grad_infer(struct rt_infer *x)
 
 struct cholesky_grad {
     void *l, *g, *s; /* the lower triangles of the inputs, and an intermediate matrix */
-    void *product;   /* scratch memory of the product */
+    void *product;   /* scratch memory of the GEMM */
     struct kn_gemm gemm;
 };
 

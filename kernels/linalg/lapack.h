@@ -25,13 +25,13 @@
  * refused. */
 enum {
     KN_LAPACK_MOST = 16384,
-    /* number of columns of workspace with which LAPACK can use matrix products */
+    /* number of columns of workspace for which LAPACK's blocked algorithms use GEMM */
     KN_LAPACK_BLOCK = 64,
 };
 
 /* Calls body(arg), which may call LAPACK. If the run ends meanwhile, sets q->ended and leaves
- * `body`, which must therefore own nothing when it calls LAPACK. Does nothing if q->ended is
- * already set. */
+ * `body` by longjmp. Therefore `body` must not own memory or hold locks when it calls LAPACK. Does
+ * nothing if q->ended is already set. */
 void kn_lapack_call(struct kn_ask *q, void (*body)(void *), void *arg);
 /* Refuses matrices with more than KN_LAPACK_MOST rows or columns. */
 enum rt_status kn_lapack_size(int64_t m, int64_t n, struct rt_error *err);

@@ -40,7 +40,7 @@ static enum rt_status least_squares_infer(struct rt_infer *x)
 struct job {
     int64_t m, n, k;
     bool fast;
-    struct kn_gemm gram, right, back; /* matrix products of the fast method */
+    struct kn_gemm gram, right, back; /* the GEMMs of the fast method */
     void *normal, *rhs, *scratch;
     int rows, cols, sides, ldb, rank, lwork, info;
     void *a, *b, *work, *rwork;
@@ -67,8 +67,8 @@ static size_t layout(struct job *j, const struct rt_node *node, enum rt_dtype dt
         j->scratch = kn_space_take(&space, s1 < 0 || s2 < 0 ? -1 : s1 > s2 ? s1 : s2, 1);
         return space.used;
     }
-    /* The sizes are the larger ones of LAPACK's documented minima, plus space for blocks of
-     * columns. */
+    /* The size of `work` is the larger one of LAPACK's documented minima for real and complex
+     * types, plus space for blocks of columns. */
     j->rows = (int)m;
     j->cols = (int)n;
     j->sides = (int)k;

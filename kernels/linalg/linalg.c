@@ -158,7 +158,8 @@ static int64_t part(struct kn_ask *q, int64_t from, int64_t to, int64_t work)
     return kn_ends(q, n * work) ? to : from + n;
 }
 
-/* Defines the functions of linalg.h for each type, and adjoint_ and identity_. */
+/* Defines the functions of linalg.h for each type, and the static functions adjoint_<type> and
+ * identity_<type>. */
 #define MATRICES(dt, T, ABS, CONJ, REAL, SQRT)                                                     \
     enum kn_lu kn_lu_##dt(struct kn_ask *q, T *a, int64_t n, int64_t *swap, bool *even)            \
     {                                                                                              \

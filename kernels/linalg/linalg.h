@@ -40,8 +40,8 @@ int64_t kn_batch_offset(const struct rt_tensor *t, const struct rt_tensor *out, 
 
 /* ---- deadline checks ---- */
 
-/* The state of the checks whether the run was cancelled or is past its deadline. If `ended` is set,
- * the results are invalid. */
+/* The state of deadline checks. `ended` is set once the run has been cancelled or has passed its
+ * deadline. The results are then invalid. */
 struct kn_ask {
     struct rt_run *r;
     int64_t left;
@@ -95,8 +95,9 @@ KN_LINALG(KN_DECLARE_MATRICES)
 
 /* ---- scratch memory ---- */
 
-/* Lays out buffers in scratch memory. If `base` is NULL, only counts. `used` is then the size to
- * request, or SIZE_MAX if it exceeds the address space. */
+/* Allocates buffers in scratch memory, starting at `base`. If `base` is NULL, only adds up the
+ * sizes of the buffers. `used` is the total size, or SIZE_MAX if the total exceeds the address
+ * space. */
 struct kn_space {
     char *base;
     size_t used;

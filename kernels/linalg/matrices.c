@@ -71,7 +71,7 @@ int64_t kn_matrix_count(const struct rt_tensor *t)
 }
 
 enum {
-    LINE = 16, /* number of rows that are transposed together, which is a cache line of floats */
+    LINE = 16, /* number of rows that are transposed together: a cache line of floats */
     COST = 16, /* cost of writing an element, which may be the first one in its page of memory */
 };
 

@@ -198,7 +198,8 @@ static bool by_schur(struct work *w, bool is_root, bool real)
     bool fine = true;
 
     w->info = 0;
-    /* LAPACK would write to new memory without checking the deadline */
+    /* The pages of w->m[1] are written before LAPACK runs, because LAPACK would write to new memory
+     * without checking the deadline. */
     add(w, 0, w->m[1], 0, w->m[0]);
     kn_lapack_call(w->ask, schur_call, w);
     if (w->ask->ended || w->info)
@@ -258,7 +259,7 @@ static bool exponential(struct work *w)
     int squares = 0;
     if (norm > 5.37)
         frexp(norm / 5.37, &squares);
-    add(w, 0, w->m[1], ldexp(1, -squares / 2), a); /* two steps, so that no factor underflows */
+    add(w, 0, w->m[1], ldexp(1, -squares / 2), a); /* two scalings, so that no factor underflows */
     add(w, 0, a, ldexp(1, squares / 2 - squares), w->m[1]);
     multiply(w, a, a, false, w->m[1]);
     multiply(w, w->m[1], w->m[1], false, w->m[2]);

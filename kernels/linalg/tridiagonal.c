@@ -239,8 +239,9 @@ const struct kn_entry kn_tridiagonal_mat_mul = {
 
 /* ---- BandedTriangularSolve ---- */
 
-/* Element [i, i - k] of a lower matrix is in row k of its bands, and element [i, i + k] of an upper
- * one in row `last - k`, both in column i. */
+/* Row k of a lower matrix's bands holds the elements [i, i - k]. Row `last - k` of an upper
+ * matrix's bands holds the elements [i, i + k]. In both cases, the element of matrix row i is in
+ * column i. */
 static enum rt_status banded_infer(struct rt_infer *x)
 {
     for (int k = 0; k < 2; k++) {
@@ -266,7 +267,7 @@ static enum rt_status banded_infer(struct rt_infer *x)
         for (int64_t i = 1; i < n; i++)                                                            \
             if (ABS(pivots[i]) < least)                                                            \
                 least = ABS(pivots[i]);                                                            \
-        const bool fine = least > 0; /* TensorFlow also refuses NaN as first pivot */              \
+        const bool fine = least > 0; /* as in TensorFlow, false if the first pivot is NaN */       \
         for (int64_t s = 0; fine && s < n && !ask->ended; s++) {                                   \
             const int64_t i = forward ? s : n - 1 - s;                                             \
             for (int64_t k = 1; k < bands && k <= s && !kn_ends(ask, 2 * m); k++) {                \

@@ -9,7 +9,7 @@
 #include "kernels/entry.h"
 #include "kernels/list/list.h"
 
-/* Returns TensorFlow's text for what a scalar variant holds. */
+/* Returns TensorFlow's description of the value of a scalar variant, for error messages. */
 const char *kn_variant_text(const struct rt_tensor *t);
 /* Returns the list in input k, or NULL if input k is not a list. */
 struct kn_list *kn_list_input(struct rt_run *r, int k);
@@ -47,8 +47,8 @@ enum rt_status kn_list_zeros(struct rt_run *r, int k, const struct rt_shape *s);
 enum rt_status kn_list_put_item(struct rt_run *r, int k, int64_t at, const struct rt_tensor *item,
                                 int64_t n);
 
-/* Implements rt_op.rows for the list ops. Lists are passed between nodes of one run, so a node is
- * row-wise only if none of its inputs depends on the batch. */
+/* Implements rt_op.rows for the list ops. A list cannot be split into rows of the batch, so a node
+ * is row-wise only if none of its inputs depends on the batch. */
 static inline void kn_rows_sizes(struct rt_rows *r)
 {
     kn_rows_independent(r);

@@ -1,7 +1,7 @@
 /*
  * TensorArrays and stacks of TensorFlow 1. In every run, a node creates a new object.
  *
- * Flow edges and control edges define the order of the ops on this object. The effect of these ops
+ * Flow edges and control edges define the order of the ops on an object. The effect of these ops
  * only prevents equal nodes from being merged. A loop may run several ops on one object
  * concurrently, so each object has its own lock.
  */

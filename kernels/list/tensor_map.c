@@ -13,7 +13,7 @@
 struct entry {
     struct rt_tensor key, value;
     uint64_t hash;
-    int64_t next; /* index + 1 of the next entry of the chain, or 0 */
+    int64_t next; /* index + 1 of the next entry of the chain, or 0 for the last entry */
 };
 
 struct tensor_map {
@@ -21,7 +21,7 @@ struct tensor_map {
     int64_t n, capacity;
     struct rt_buffer *memory; /* the entries */
     int64_t n_chains;         /* a power of two, or 0 */
-    int64_t *chains;          /* index + 1 of the first entry of each chain, or 0 */
+    int64_t *chains;          /* index + 1 of each chain's first entry, or 0 for an empty chain */
 };
 
 static struct entry *entries(const struct tensor_map *m)
@@ -92,7 +92,7 @@ static enum rt_status hash_key(struct rt_run *r, uint64_t *hash)
     return reader.st;
 }
 
-/* Sets *same to whether two keys with equal hashes are the same. */
+/* Sets *same to whether two keys with equal hashes are equal. */
 static enum rt_status same_key(struct rt_run *r, const struct rt_tensor *a,
                                const struct rt_tensor *b, bool *same)
 {

@@ -229,7 +229,7 @@ ANONYMOUS(anonymous_mutable_hash_table_of_tensors, "AnonymousMutableHashTableOfT
 
 /* ---- items ---- */
 
-/* The value of a slot whose pair has been removed. The item that held the pair is dead. */
+/* The value of a slot whose pair has been removed. The item of the pair is no longer live. */
 enum { REMOVED = -1 };
 /* the cost of hashing a key and reading its pair from uncached memory, in units of rt_run_spend */
 enum { KEY_WORK = 128 };
@@ -306,7 +306,7 @@ enum rt_status kn_table_find(struct rt_run *r, int64_t *left, const struct kn_ta
     int64_t s;
 
     *item = -1;
-    /* kn_dense_check_key may have compared the key, so its length counts as work */
+    /* counts the work of kn_dense_check_key, which may have compared the complete key */
     if (t->n_live == 0)
         return rt_run_spend(r, left, 1 + kn_text_work(t->key_type, key, t->n_key));
     const enum rt_status st = slot_of(r, left, t, key, &s);

@@ -22,7 +22,7 @@
 #include "kernels/entry.h"
 #include "runtime/base/thread.h"
 
-enum { KN_TABLE_MAX = 1 << 28 }; /* the maximum number of items and of buckets */
+enum { KN_TABLE_MAX = 1 << 28 }; /* maximum number of items, and maximum number of buckets */
 
 /* Members that only a MutableDenseHashTable uses. TensorFlow exports the buckets of these tables,
  * and two reserved keys mark the buckets that hold no pair. */
@@ -70,7 +70,7 @@ kn_table_anonymous(struct rt_run *r,
                    enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
                                           struct rt_object **out, struct rt_error *err));
 
-/* Creates the table that the node's attributes describe, with scalar keys. The caller owns it. */
+/* Creates a table with scalar keys from the node's attributes. The caller owns the table. */
 enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_table **out,
                             struct rt_error *err);
 
@@ -102,8 +102,8 @@ enum rt_status kn_table_remove(struct rt_run *r, int64_t *left, struct kn_table 
                                const void *key);
 const void *kn_table_key(const struct kn_table *t, int64_t item);
 void *kn_table_value(const struct kn_table *t, int64_t item);
-/* Compares two keys. The deadline is checked through `read` while long strings are compared, or not
- * at all if `read` is NULL. */
+/* Compares two keys. The deadline is checked through `read` while long strings are compared. If
+ * `read` is NULL, the deadline is not checked. */
 bool kn_table_same_key(const struct kn_table *t, const void *a, const void *b,
                        struct kn_reader *read);
 /* Returns the cost of hashing or comparing `key` and of reading or writing its pair, in units of

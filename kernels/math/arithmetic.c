@@ -41,7 +41,7 @@ KN_FOR_REALS(KN_BINARY_SAME, squared_difference, SQUARED_DIFFERENCE)
 KN_FOR_COMPLEX(KN_BINARY_SAME, squared_difference, SQUARED_MODULUS)
 KN_BINARY_OP(squared_difference, "SquaredDifference", NUMBERS, NULL)
 
-/* Runs Add on strings, which concatenates them. */
+/* Implements Add of strings, which concatenates the strings of each pair. */
 static enum rt_status add_strings_run(struct rt_run *r)
 {
     struct kn_pairs at;

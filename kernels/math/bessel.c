@@ -2,9 +2,10 @@
  * Bessel functions of orders 0 and 1. I and K, and their versions scaled by the exponential
  * function (I0e and so on), are computed here. J and Y are functions of the C library.
  *
- * For small arguments, I and K are power series (DLMF 10.25.2 and 10.31.1). For large arguments,
- * they are Chebyshev expansions in the reciprocal of the argument. The coefficients were computed
- * to 40 digits by interpolation at 80 Chebyshev nodes. Coefficients below 2^-56 are left out.
+ * For small arguments, I and K are computed by power series (DLMF 10.25.2 and 10.31.1). For large
+ * arguments, they are computed by Chebyshev expansions in the reciprocal of the argument. The
+ * coefficients of the expansions were computed to 40 digits by interpolation at 80 Chebyshev nodes.
+ * Coefficients below 2^-56 are left out.
  */
 #include <math.h>
 

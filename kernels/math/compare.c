@@ -25,7 +25,8 @@ KN_FOR_NUMBERS(KN_BINARY_BOOL, equal, EQUAL)
 KN_FOR_NUMBERS(KN_BINARY_BOOL, not_equal, NOT_EQUAL)
 
 /* Writes whether the strings of each pair are equal or, if `is_equal` is false, whether they are
- * unequal. A row function could not check the deadline between two long strings. */
+ * unequal. compare_strings is not a row function, because a row function cannot check the deadline
+ * between two long strings. */
 static enum rt_status compare_strings(struct rt_run *r, bool is_equal)
 {
     const struct rt_str *a = rt_strs(&r->in[0]), *b = rt_strs(&r->in[1]);
@@ -62,8 +63,8 @@ static enum rt_status compare_strings(struct rt_run *r, bool is_equal)
 static const struct kn_binary equal_rows = EQUALITY_ROWS(equal);
 static const struct kn_binary not_equal_rows = EQUALITY_ROWS(not_equal);
 
-/* Returns whether the result is a scalar. This is the case if the shapes are incompatible and the
- * attribute incompatible_shape_error is off. The tensors are then simply unequal. */
+/* Returns whether the result is a scalar. If the shapes are incompatible and the attribute
+ * incompatible_shape_error is off, the tensors count as unequal, and the result is one scalar. */
 static bool is_scalar_answer(const struct rt_node *n, const struct rt_info *in)
 {
     struct rt_shape o;

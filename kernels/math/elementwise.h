@@ -1,15 +1,15 @@
 /*
- * Element-wise ops with one and two inputs. They share shape inference, broadcasting and the loops
- * over memory; each op is an expression, from which the macros below make loops for many types.
+ * Element-wise ops with one and two inputs. The ops share shape inference, broadcasting and the
+ * loops over memory. Each op is an expression, from which the macros below make loops for many
+ * types.
  *
  *     #define SUB(dt, x, y) ((KN_U(dt))(x) - (KN_U(dt))(y))
  *     KN_BINARY(sub, "Sub", NUMBERS, SUB)
  *
- * unary.c holds the elementary functions (including tanh and the logistic function), special.c
- * functions such as erf and gamma, bessel.c and integrals.c further ones, bitwise.c and compare.c
- * what their names say, and kernels/nn/activations.c the activations. A new op also
- * needs a row in kernels/table.inc and, if it is to be fused, a row in
- * runtime/fusion/elementwise_steps.h.
+ * unary.c contains the elementary functions (including tanh and the logistic function). special.c,
+ * bessel.c and integrals.c contain special functions, such as erf and gamma, and
+ * kernels/nn/activations.c contains the activations. A new op also needs a row in kernels/table.inc
+ * and, if it is to be fused, a row in runtime/fusion/elementwise_steps.h.
  *
  * Threads: all functions are pure, except that run functions write their outputs.
  */

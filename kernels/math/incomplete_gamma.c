@@ -38,7 +38,7 @@ double kn_log1p_minus(double d)
 
 struct tail {
     double sum, slope;
-    bool upper; /* whether this is the tail above x */
+    bool upper; /* whether the tail is the one above x */
 };
 
 enum {

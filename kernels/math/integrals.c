@@ -24,7 +24,7 @@ static double dawsn(double x)
             (1 + u * (1 + u * (3 + u * (15 + u * (105 + u * (945 + u * 10395)))))) / (2 * a);
         return copysign(y, x);
     }
-    if (a < 0.2) { /* the power series, DLMF 7.6.3 in real terms */
+    if (a < 0.2) { /* the power series, DLMF 7.6.3 for real arguments */
         const double u = -2 * a * a;
         double term = 1, sum = 1;
         for (int k = 1; k < 10; k++)
@@ -122,7 +122,8 @@ static void fresnel(double x, double *s, double *c)
         *s = x * t * sum_s;
         return;
     }
-    /* The angle is reduced exactly: the square is the sum of two doubles, and the period is 4. */
+    /* Reduces the angle pi / 2 * a^2 exactly. a^2 is the sum of the doubles `square` and `rest`.
+     * The sine and the cosine of the angle have period 4 in a^2. */
     const double rest = fma(a, a, -square), angle = M_PI_2 * (fmod(square, 4) + rest);
     const double w = 2 * (1.6 * 1.6) / square - 1, pi_x = M_PI * a;
     const double f = KN_CHEBYSHEV(fresnel_f, w) / pi_x;

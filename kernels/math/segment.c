@@ -52,18 +52,19 @@ static void divide_ints(enum rt_dtype dtype, void *d, int64_t n, int64_t by)
 }
 
 /*
- * Max and Min of floats. Eigen, as used by TensorFlow, has two rules for NaN. They were measured
- * with TensorFlow 2.21, whose builds for x86-64 have AVX.
+ * Max and Min of floats. TensorFlow uses Eigen, which has two rules for NaN. The rules were
+ * measured with TensorFlow 2.21, whose builds for x86-64 have AVX.
  *
  * In columns that fill a packet of 32 bytes (16 bytes for half-precision types), Max starts at
- * -infinity and accepts only values that compare greater. It skips NaN and keeps the first of equal
- * values (zeros).
+ * -infinity and replaces its result only by a greater value. The result is thus never NaN. If the
+ * maximum is zero, the result is the first of the zeros 0 and -0.
  *
- * In the remaining columns, Max accepts every value that does not compare less. It keeps the later
- * of equal values, and the later of a NaN and another value.
+ * In the remaining columns, Max replaces its result by every value that is not less than the
+ * result. The result is thus the last of several equal values, and a NaN is replaced by the next
+ * value.
  *
- * Min starts at infinity, and has the same rules with less and greater exchanged. The row of a
- * segment with only one row is copied.
+ * Min starts at infinity, and has the same rules with "less" and "greater" exchanged. If a segment
+ * has only one row, the row is copied.
  */
 #define FIRST_LARGER(a, b)  ((b) > (a) ? (b) : (a))
 #define FIRST_SMALLER(a, b) ((b) < (a) ? (b) : (a))
@@ -101,7 +102,8 @@ KN_FOR_FLOATS(FOLD, packed_min, INFINITY, FIRST_SMALLER)
 KN_FOR_FLOATS(FOLD, rest_max, -INFINITY, LATER_LARGER)
 KN_FOR_FLOATS(FOLD, rest_min, INFINITY, LATER_SMALLER)
 
-/* Reducers, indexed by type. The entries of integer types, which have no NaN, have no functions. */
+/* Reducers of float types, indexed by type. The entries of integer types are zero, because integers
+ * have no NaN and use the ordinary reducers. */
 struct extreme {
     struct kn_reducer packed[RT_N_DTYPES], rest[RT_N_DTYPES];
 };
@@ -259,7 +261,8 @@ struct unsorted {
 #define ONE(dt)       1
 #define ADD(dt, a, b) ((KN_U(dt))(a) + (KN_U(dt))(b))
 #define MUL(dt, a, b) ((KN_U(dt))(a) * (KN_U(dt))(b))
-/* As in TensorFlow, the later of two values is kept if they are equal or one of them is NaN. */
+/* As in TensorFlow, the result is the later value if both values are equal or one of them is
+ * NaN. */
 #define LARGER(dt, a, b)  LATER_LARGER(a, b)
 #define SMALLER(dt, a, b) LATER_SMALLER(a, b)
 KN_FOR_NUMBERS(UNSORTED, sum, ZERO, ADD)

@@ -27,7 +27,8 @@ static inline double kn_chebyshev(const double *c, int n, double w)
 }
 #define KN_CHEBYSHEV(c, w) kn_chebyshev((c), (int)(sizeof(c) / sizeof *(c)), (w))
 
-/* The types of functions that TensorFlow has in float, double and float16, but not in bfloat16. */
+/* Expands M for each type of a function that TensorFlow has in float, double and float16, but not
+ * in bfloat16. */
 #define KN_FOR_WIDE_F16(M, ...) KN_FOR_WIDE(M, __VA_ARGS__) M(RT_F16, struct kn_half, __VA_ARGS__)
 
 #endif

@@ -94,8 +94,8 @@ static bool needs_sum(const struct kn_einsum_operand *o)
     return o->sum.n > 0;
 }
 
-/* Marks the labels that occur only in operand o, and not in the result, to be summed while o is
- * copied. */
+/* Adds the labels that occur only in operand `o`, and not in the result, to o->sum. These labels
+ * are summed while `o` is copied. */
 static void find_sums(struct kn_einsum_plan *s, struct kn_einsum_operand *o,
                       const struct kn_einsum_operand *other)
 {

@@ -11,7 +11,7 @@ enum {
     /* number of GEMM blocks per core. With several blocks per core, a slow core can compute fewer
      * than the others. */
     BLOCKS_PER_CORE = 2,
-    READ = 16 /* number of multiply-adds in the time that one weight takes to be read from memory */
+    READ = 16 /* the time of reading one weight from memory, in multiply-adds */
 };
 
 /* With fewer than PACK_MIN weights, packing saves no time. With more than PACK_MAX, a GEMM with few
@@ -237,8 +237,8 @@ static bool shard_columns(struct kn_fully_connected *s, int width)
     return true;
 }
 
-/* Splits the GEMM over several cores, by columns or else by rows, if that pays off and oneDNN has a
- * primitive for the packed layout of the weights. */
+/* If a split pays off, splits the GEMM over several cores by columns or, if shard_columns fails, by
+ * rows. A split requires a oneDNN primitive for the packed layout of the weights. */
 static void make_sharded(struct kn_fully_connected *s, int width)
 {
     const struct kn_gemm *g = &s->g;

@@ -147,7 +147,7 @@ static int out_axis(const struct rt_rows *r, int k, int axis)
     const int rank = r->in[k].shape.rank, out_rank = r->out[0].shape.rank;
     const bool t =
         k == 0 ? flag(r->node, "transpose_a", "adj_x") : flag(r->node, "transpose_b", "adj_y");
-    /* the axis that counts A's rows or B's columns */
+    /* the matrix axis that becomes an axis of the output: A's rows or B's columns */
     const int own = rank - ((k == 0) == t ? 1 : 2);
 
     if (axis == own)
@@ -161,7 +161,7 @@ static bool is_broadcast(const struct rt_rows *r, int k, int axis)
     const struct rt_shape *s = &r->in[k].shape;
     const int i = axis - (r->out[0].shape.rank - s->rank);
     if (axis >= r->out[0].shape.rank - 2)
-        return true; /* this output axis is an axis of the other operand's matrices */
+        return true; /* the output axis is a matrix axis of the other operand */
     return i < 0 || s->dim[i] == 1;
 }
 
@@ -295,7 +295,8 @@ static enum rt_status prepare_gemm(struct rt_prep *prep, void **state, bool plai
     if (st)
         return st;
     int64_t bytes = plain ? 0 : kn_gemm_scratch(g);
-    /* the multiplications below do not overflow, because tensors with so many elements exist */
+    /* the products below do not overflow, because tensors of m * k, k * n and m * n elements
+     * exist */
     if (s->p.ta != g->dtype)
         s->a_bytes = (g->m * g->k * 4 + 63) / 64 * 64;
     if (s->p.tb != g->dtype)
@@ -416,7 +417,7 @@ static enum rt_status run_gemm(struct rt_run *whole)
 
     if (!step_c || !p->batches)
         return RT_OK;
-    if (!p->g.k) { /* sums without terms are 0, and the operands are empty */
+    if (!p->g.k) { /* sums without terms are 0 */
         const enum rt_status st = kn_zero_chunks(r, c, (size_t)(p->batches * step_c));
         return st ? st : matmul_finish(s, r, c);
     }

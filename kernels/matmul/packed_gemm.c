@@ -29,8 +29,8 @@ enum {
     /* The number of terms of a sum that are computed together. The rows of a panel for these terms
      * stay in the cache while they are multiplied by all rows of a block. */
     KC = 768,
-    /* maximum number of floats of `a` in a block of rows, which is less than a core's private cache
-     * holds */
+    /* Maximum number of floats of `a` in a block of rows. The block fits in a core's private
+     * cache. */
     MC_KC = 1 << 17,
     MC = 336 /* maximum number of rows in a block */
 };

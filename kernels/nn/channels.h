@@ -1,6 +1,6 @@
 /*
- * Tensors as [outer, channels, inner], for ops that process each channel, and walks through them in
- * chunks between which a run's deadline is checked.
+ * Views tensors as [outer, channels, inner] for ops that process each channel, and divides them
+ * into chunks. A run's deadline is checked between two chunks.
  */
 #ifndef KN_NN_CHANNELS_H
 #define KN_NN_CHANNELS_H

@@ -20,9 +20,9 @@ enum rt_status kn_ctc_read(struct rt_run *r, struct kn_ctc *c);
  * the memory of the values, which the caller fills. */
 enum rt_status kn_ctc_sparse(struct rt_run *r, int k, int step, int64_t batch, const int64_t *n,
                              int64_t **values);
-/* Infers the shapes of both decoders, which return `paths` sequences per batch element. Only
- * `run` refuses shapes that do not match, because TensorFlow's kernels have their own messages
- * for them. */
+/* Infers the shapes of both decoders, which return `paths` sequences per batch element. Does not
+ * refuse shapes that do not match: the kernels refuse them with the messages of TensorFlow's
+ * kernels. */
 enum rt_status kn_ctc_infer_decoder(struct rt_infer *x, int64_t paths);
 
 #endif

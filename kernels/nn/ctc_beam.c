@@ -12,7 +12,7 @@
 
 enum {
     BLOCK = 64,      /* number of prefixes that are allocated together */
-    EXTEND_COST = 8, /* work per class by which a prefix is extended */
+    EXTEND_COST = 8, /* work of extending a prefix by one class */
     MOVE_COST = 128, /* work per prefix that enters or leaves the beam */
 };
 
@@ -100,8 +100,8 @@ static void unlink_child(struct prefix *p)
     *at = p->next;
 }
 
-/* Removes a prefix if it is not in the beam and has no children. Then does the same for its
- * parent. */
+/* Removes a prefix if it is not in the beam and has no children, and then its ancestors under the
+ * same conditions. */
 static void prune(struct search *s, struct prefix *p)
 {
     while (p->parent && !p->child && !p->is_branch && !is_active(p)) {
@@ -172,7 +172,7 @@ static enum rt_status push(struct search *s, struct prefix *p)
     return rt_run_spend(s->r, &s->left, s->n == s->most ? MOVE_COST + 8 * s->n : MOVE_COST);
 }
 
-/* Returns whether a prefix of this probability may enter the beam. */
+/* Returns whether a prefix with probability `total` may enter the beam. */
 static bool is_candidate(const struct search *s, double total)
 {
     return total > (double)-INFINITY && (s->n < s->most || total > s->at[0]->now.total);
@@ -186,7 +186,7 @@ static int most_probable_first(const void *a, const void *b)
 
 /* ---- one time step ---- */
 
-/* Sets the probabilities, after this time step, of the prefixes that were in the beam. */
+/* Computes the probabilities after this time step for the prefixes that were in the beam. */
 static enum rt_status keep_branches(struct search *s)
 {
     for (int64_t i = 0; i < s->n_branches; i++) {
@@ -309,7 +309,8 @@ static enum rt_status search_one(struct search *s, const struct kn_ctc *c, int64
 
 /* ---- results ---- */
 
-/* The sequences, one for each batch element, of one of the most probable paths. */
+/* The label sequences of one rank among the most probable paths, one sequence for each batch
+ * element. */
 struct path {
     int64_t *length; /* length of each batch element's sequence */
     int32_t *label;

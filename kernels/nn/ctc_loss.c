@@ -13,7 +13,7 @@
 #include "kernels/nn/ctc.h"
 #include "runtime/base/checked.h"
 
-enum { COST = 32 }; /* work of adding two probabilities that are logarithms */
+enum { COST = 32 }; /* work of adding two probabilities in log space */
 
 struct labels {
     const int32_t *given;
@@ -22,8 +22,8 @@ struct labels {
     int64_t n;
 };
 
-/* Only `run` refuses shapes that do not match, because TensorFlow's kernel has its own messages for
- * them. */
+/* Does not refuse shapes that do not match: check_shapes refuses them when the op runs, with the
+ * messages of TensorFlow's kernel. */
 static enum rt_status loss_infer(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[0].shape;

@@ -69,7 +69,7 @@ static enum rt_status infer_dense(struct rt_infer *x)
     return RT_OK;
 }
 
-/* Two matrices that are broadcast to a common shape. The steps are 0 along broadcast axes. */
+/* Two matrices that are broadcast to a common shape. Strides are 0 along broadcast axes. */
 struct pair {
     int64_t rows, cols, a_row, a_col, b_row, b_col;
 };

@@ -65,7 +65,8 @@ static enum rt_status lrn_pixel(struct rt_run *r, int64_t *left, const struct lr
         float base = l->bias + l->alpha * sum;
         if (l->rounds) /* a base too large for float16 becomes an infinity, as in TensorFlow */
             base = kn_from_f16(kn_to_f16(base));
-        /* As in TensorFlow, the factor of a base beyond 2^126 is subnormal and is treated as 0. */
+        /* As in TensorFlow, a subnormal factor is treated as 0. For example, 1 / base is subnormal
+         * for a base above 2^126. */
         y[i] = x[i] * (l->beta == 1      ? 1 / base
                        : l->beta == 0.5f ? 1 / sqrtf(base)
                                          : lrn_power(base, -l->beta));
@@ -95,7 +96,8 @@ static enum rt_status run_lrn(struct rt_run *r)
 {
     const struct rt_tensor *t = &r->in[0];
     if (rt_tensor_count(t) == 0)
-        /* The number of pixels of an empty tensor may be very large, and r->scratch may be NULL. */
+        /* Skips the loop over the pixels: an empty tensor may have many pixels without channels,
+         * and r->scratch may be NULL. */
         return RT_OK;
     const enum rt_dtype d = (enum rt_dtype)t->dtype;
     const struct lrn l = lrn_of(r);

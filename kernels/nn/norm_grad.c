@@ -71,7 +71,7 @@ struct norm_grad {
 
 /* The doubles that are computed for each channel: three sums and a factor. */
 enum { SUM_DY, SUM_DY_CENTRED, SUM_DY_SCALED, INVERSE, N_DOUBLES };
-/* The floats of each channel, with which dx = factor (dy - shift - (x - mean) slope). */
+/* The floats of each channel. The gradient of x is factor * (dy - shift - (x - mean) * slope). */
 enum { FACTOR, SHIFT, SLOPE, N_FLOATS };
 
 static enum rt_status norm_grad_prepare(struct rt_prep *p, void **state)
@@ -195,8 +195,8 @@ static enum rt_status norm_grad_chunks(struct rt_run *r, double *const *sum, flo
     return st;
 }
 
-/* Computes the gradients of the scale and the offset of channels [from, to), and the numbers from
- * which the gradient of x is computed. */
+/* Computes the gradients of the scale and the offset for channels [from, to), and sets the members
+ * of f from which apply_<type> computes the gradient of x. */
 static void finish_channels(struct rt_run *r, const struct norm_grad *g, double *const *sum,
                             float *const *f, int64_t from, int64_t to)
 {

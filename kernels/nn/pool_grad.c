@@ -252,7 +252,7 @@ static enum rt_status expect(struct rt_infer *x, int input, const char *name,
                    KN_TEXT(want), KN_TEXT(s));
 }
 
-/* Infers the ops whose input 0 is the pooling's input. */
+/* Infers the output shapes of the gradient ops whose input 0 is the input of the pooling. */
 static enum rt_status max_grad_infer(struct rt_infer *x)
 {
     const struct kn_pool_grad_op *op = op_of(x->node);
@@ -297,9 +297,9 @@ static enum rt_status read_shape(const struct kn_pool_grad_op *op, const struct 
 }
 
 /*
- * Gives the axes of an average's gradient as many windows as the gradient has. As in TensorFlow,
- * there may be fewer windows than in the pooling. There may also be more, as long as they begin
- * inside the input.
+ * Sets the number of windows along each axis to that of the gradient of an average pooling. As in
+ * TensorFlow, the gradient may have fewer windows than the pooling. The gradient may also have more
+ * windows, as long as they begin inside the input.
  */
 static enum rt_status spread_windows(struct kn_pool_grad *g, const struct rt_shape *grad,
                                      const struct rt_shape *in, struct rt_error *err)

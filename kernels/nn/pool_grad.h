@@ -1,6 +1,6 @@
 /*
- * The gradients of poolings: their windows, and the computation of each op in a window. pool_grad.c
- * checks and infers the shapes, and pool_grad_run.c computes the windows.
+ * Declarations that pool_grad.c and pool_grad_run.c share for the gradients of poolings.
+ * pool_grad.c checks and infers the shapes, and pool_grad_run.c computes the windows.
  */
 #ifndef KN_NN_POOL_GRAD_H
 #define KN_NN_POOL_GRAD_H
@@ -10,14 +10,14 @@
 enum kn_pool_grad_how {
     /* The gradient of a window goes to its first maximum, which is found in the input. */
     KN_POOL_GRAD_FIRST,
-    /* The gradient of a window goes to all elements of the input that equal its output. */
+    /* The gradient of a window goes to all input elements that equal the window's output. */
     KN_POOL_GRAD_EQUAL,
     /* The gradient of the gradient: a window's output is the gradient at the first element of the
      * input that equals the window's maximum. */
     KN_POOL_GRAD_PICK,
     /* The gradient of a window is divided equally among its elements. */
     KN_POOL_GRAD_SPREAD,
-    /* An input holds the index to which the gradient of a window goes. */
+    /* The gradient of a window goes to the element whose index is given by input 2. */
     KN_POOL_GRAD_INDEX,
 };
 

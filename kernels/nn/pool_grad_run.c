@@ -193,7 +193,7 @@ static enum rt_status window_run(struct rt_run *r, const struct window *w, int64
     if (is_empty)
         return rt_run_spend(r, left, PLACE_WORK + w->n);
     if (g->op->how == KN_POOL_GRAD_FIRST) {
-        /* The first element is the maximum until a greater one follows, even if it is NaN. */
+        /* The first element, even a NaN, is the maximum until a greater element follows. */
         const int64_t first =
             (w->from[0] * g->axis[1].in + w->from[1]) * g->axis[2].in + w->from[2];
         memcpy(most, w->x + first * w->pixel_bytes, bytes);

@@ -3,7 +3,7 @@
 #include "runtime/base/map.h"
 
 /* Hashes all bytes of a name of at most 16 bytes, and the first KEY_BYTES bytes of a longer name.
- * Names may come from a model's inputs, and may then have hundreds of megabytes. */
+ * Names may come from a model's inputs, and may be hundreds of megabytes long. */
 static uint64_t name_hash(struct rt_span s)
 {
     enum { KEY_BYTES = 4096 };

@@ -28,8 +28,8 @@ struct kn_feature {
     /* for a dense feature, the number of elements per example or, if is_padded is set, per index of
      * the first dimension */
     int64_t stride;
-    /* for a short dense float feature, the first four bytes of a Feature with `stride` values,
-     * otherwise 0 */
+    /* if the feature is a short dense float feature, the first four bytes of a Feature with
+     * `stride` values, otherwise 0 */
     uint32_t head;
     const struct rt_shape *shape;
 };

@@ -314,7 +314,7 @@ static bool grow(struct kn_parse *s)
     return true;
 }
 
-/* An example may repeat a name, and every entry whose name is in the map is recorded. */
+/* Records every entry of the example whose name is in the feature map, including repeated names. */
 enum rt_status kn_parse_entries(struct kn_parse *s, struct rt_span example)
 {
     struct kn_example x = kn_example_of(example, s->r);

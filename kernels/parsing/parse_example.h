@@ -24,7 +24,8 @@ struct kn_parse_layout {
     int key[3];
     int n[3];     /* number of features of each kind */
     int defaults; /* index of the first input that holds a feature's default value */
-    /* index of the first output with sparse indices and of the first output with dense values */
+    /* `sparse` is the index of the first output with sparse indices, and `vals` that of the first
+     * output with dense values */
     int sparse, vals;
     /* index of the first output with ragged values; the outputs with row splits follow those with
      * ragged values */

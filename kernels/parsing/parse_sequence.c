@@ -281,7 +281,7 @@ static enum rt_status write_context_dense(struct sequence *s, const struct kn_fe
                                KN_SPAN(f->name), rt_dtype_name(f->dtype));
             kn_copy(f->dtype, out, def->data, n);
         } else if (p->bytes.n) {
-            /* `out` has capacity for `most` elements, and read_list writes no more */
+            /* read_list writes at most `most` elements, for which `out` has capacity */
             n = read_list(s->r, &w, f->dtype, f->stride ? out : NULL);
             if (n == NO_MEMORY)
                 return s->r->err->code;

@@ -30,7 +30,7 @@ static enum rt_dtype kind_of(uint32_t field)
 }
 
 /* The destination of a list's elements. The first `capacity` elements are written to dst, unless
- * dst is NULL or the elements have another type than `dtype`. */
+ * dst is NULL or the type of the elements differs from `dtype`. */
 struct sink {
     enum rt_dtype dtype;
     struct rt_run *r; /* the run whose memory pool counts strings, or NULL if dst is NULL */

@@ -107,12 +107,12 @@ const struct kn_entry kn_serialize_tensor = {
 
 /* ---- ParseTensor ---- */
 
-/* Maximum size of a tensor whose message repeats a value, or lacks all values. */
+/* Maximum size of a tensor whose TensorProto contains only some of the tensor's values. */
 enum { MAX_REPEATED = 64 << 20 };
 
 static enum rt_status check_run(void *run, struct rt_error *err)
 {
-    (void)err; /* rt_run_check sets the error of the run, which is `err` */
+    (void)err; /* the error of the run, which rt_run_check sets */
     return rt_run_check(run);
 }
 

@@ -11,8 +11,8 @@
 struct fake_range {
     float min, max, scale, zero;
     /* The inverse of the scale, or 0 if elements are divided by the scale. TensorFlow divides if
-     * the range is a pair of scalar inputs, and multiplies otherwise. The two can round
-     * differently. */
+     * the range is a pair of scalar inputs, and multiplies otherwise. The results of a division and
+     * of a multiplication by the inverse may be rounded differently. */
     float inverse;
     bool is_empty; /* whether the range is [0, 0], in which case every output is 0 */
 };

@@ -52,7 +52,7 @@ float kn_q_value(enum rt_dtype dtype, double q, struct kn_q_range range)
     /* The lowest value is rounded to float, so that it equals the lowest value in struct
      * kn_q_decode. */
     const double lowest = (double)(roundf(range.min / (float)scale) * (float)scale);
-    /* TensorFlow rounds the integer to a float, too. */
+    /* As in TensorFlow, the integer is rounded to float. */
     return (float)(lowest + ((double)(float)q - t.lowest) * scale);
 }
 

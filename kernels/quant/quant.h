@@ -66,20 +66,20 @@ static inline float kn_q_from_float(const struct kn_q_encode *e, float x)
 /* ---- the form for one number, which computes in double ---- */
 
 float kn_q_value(enum rt_dtype dtype, double q, struct kn_q_range range);
-/* Returns the integer that stands for x, not clamped to the type. */
+/* Quantises x to an integer of type `dtype`, without clamping it to the range of the type. */
 int64_t kn_q_unclamped(enum rt_dtype dtype, float x, struct kn_q_range range);
-/* Returns the integer that stands for x, clamped to the type. */
+/* Quantises x to an integer of type `dtype`, and clamps it to the range of the type. */
 int64_t kn_q_integer(enum rt_dtype dtype, float x, struct kn_q_range range);
 /* Returns the difference between the values of two adjacent integers. */
 float kn_q_step(enum rt_dtype dtype, struct kn_q_range range);
-/* Returns the range of type `out` in which the product of two integers, of types a and b, stands
- * for the product of their values. */
+/* Returns the range of type `out` in which the products of integers of types a and b represent the
+ * products of the integers' values. */
 struct kn_q_range kn_q_product_range(enum rt_dtype a, struct kn_q_range range_a, enum rt_dtype b,
                                      struct kn_q_range range_b, enum rt_dtype out);
 
 /* ---- inputs and outputs ---- */
 
-/* Fails unless input k is a scalar. `name` is its name in the message. */
+/* Fails unless input k is a scalar. `name` is the input's name in the error message. */
 enum rt_status kn_q_scalar(struct rt_run *r, int k, const char *name);
 static inline float kn_q_float(const struct rt_run *r, int k)
 {

@@ -165,7 +165,7 @@ static struct quantize read_node(const struct rt_node *n, enum rt_dtype dtype,
     for (int d = 0; d < in->rank; d++)
         *(d < q.axis ? &q.outer : d == q.axis ? &q.slices : &q.inner) *= in->dim[d];
     if (rt_tensor_count(in) == 0)
-        q.outer = 0; /* if the input is empty, the other dimensions may be huge */
+        q.outer = 0; /* the product of the other dimensions of an empty input may be huge */
     return q;
 }
 
@@ -282,7 +282,8 @@ static enum rt_status quantize_run(struct rt_run *r)
 
 /* ---- integers to floats ---- */
 
-/* The value of an integer q is (q + half) * scale + min. MIN_FIRST uses `first` instead. */
+/* The float of an integer q is (q + half) * scale + min. The mode MIN_FIRST uses kn_q_to_float with
+ * `first` instead. */
 struct backward {
     float half, scale, min;
     struct kn_q_decode first;

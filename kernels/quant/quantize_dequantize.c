@@ -248,7 +248,7 @@ static void set_slices(struct qdq *q, const struct rt_tensor *t)
     for (int d = 0; d < t->rank; d++)
         *(d < q->axis ? &q->outer : d == q->axis ? &q->slices : &q->inner) *= t->dim[d];
     if (rt_tensor_count(t) == 0)
-        q->outer = 0; /* if t is empty, its other dimensions may be huge */
+        q->outer = 0; /* the product of the other dimensions of an empty tensor may be huge */
 }
 
 static enum rt_status qdq_run(struct rt_run *r)

@@ -1,7 +1,7 @@
 /*
- * QuantizedMatMul and QuantizedConv2D: sums, in qint32, of products of quint8 integers. Each factor
- * is reduced by the integer that stands for 0 in its range, so padding contributes nothing to a
- * sum.
+ * QuantizedMatMul and QuantizedConv2D compute sums of products of quint8 integers. The sums are
+ * qint32. From each factor, the quantised value of 0 in the factor's range is subtracted, so
+ * padding contributes nothing to a sum.
  */
 #include "kernels/quant/quant.h"
 
@@ -18,7 +18,8 @@ static enum rt_status check_ranges(struct rt_run *r, const char *const *name)
     return RT_OK;
 }
 
-/* Sets zero[k] to the integer of input k that stands for 0, and writes the range of the sums. */
+/* Sets zero[k] to the quantised value of 0 in the range of input k, and writes the range of the
+ * sums. */
 static void set_zeros(struct rt_run *r, int32_t *zero)
 {
     const struct kn_q_range a = kn_q_range_of(r, 2, 3), b = kn_q_range_of(r, 4, 5);

@@ -69,8 +69,8 @@ static enum rt_status check_ranges(struct rt_run *r, int first, const char *cons
 
 static const char *const each_names[] = {"min_x", "max_x", "min_y", "max_y"};
 
-/* Refuses empty ranges, and refuses a vector without elements that would be repeated along a
- * tensor. The arguments from min_x on are parts of TensorFlow's messages. */
+/* Refuses empty ranges. Refuses an empty vector if the other operand has more than one element. The
+ * arguments from min_x on are parts of TensorFlow's messages. */
 static enum rt_status check_operands(struct rt_run *r, struct kn_q_range x, struct kn_q_range y,
                                      const char *max_y, const char *min_x, const char *min_y,
                                      const char *empty)
@@ -123,7 +123,7 @@ static struct kn_q_range sum_range(struct kn_q_range a, struct kn_q_range b, int
     return (struct kn_q_range){-largest, largest};
 }
 
-/* Converts an integer of one range to qint32 in another. */
+/* Converts an integer quantised in the range `from` to qint32 in the range `to`. */
 static int32_t widened(enum rt_dtype dtype, int32_t q, struct kn_q_range from, struct kn_q_range to)
 {
     return (int32_t)kn_q_integer(RT_QI32, kn_q_value(dtype, q, from), to);
@@ -230,7 +230,7 @@ static enum rt_status bias_run(struct rt_run *r)
 
 /* ---- activations ---- */
 
-/* Clamps integers to the integer that stands for 0 and, for Relu6, to the one that stands for 6. */
+/* Clamps integers to the quantised value of 0 and, for Relu6, to the quantised value of 6. */
 static enum rt_status relu_run(struct rt_run *r)
 {
     const enum rt_dtype dtype = kn_dtype(&r->in[0]);

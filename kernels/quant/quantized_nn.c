@@ -164,7 +164,7 @@ static enum rt_status norm_run(struct rt_run *r)
                            r->in[k].rank);
     static const char *const names[] = {"mean", "variance", "beta", "gamma"};
     for (int k = 0; k < 4; k++)
-        if (rt_tensor_count(&r->in[3 * (k + 1)]) < 2) /* TensorFlow refuses a single element, too */
+        if (rt_tensor_count(&r->in[3 * (k + 1)]) < 2) /* as in TensorFlow, one element is refused */
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Must have at least a %s value%s", names[k],
                            KN_TEXT(&r->in[3 * (k + 1)]));
     const struct kn_q_range from = kn_q_range_of(r, 1, 2);

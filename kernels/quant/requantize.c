@@ -225,8 +225,8 @@ static enum rt_status channel_range_run(struct rt_run *r)
         }
         any_negative |= n && low < 0;
         const float largest = fmaxf(fabsf((float)low), fabsf((float)high));
-        /* TensorFlow converts `largest` to int32. It therefore ignores a channel that contains the
-         * smallest or largest qint32. */
+        /* TensorFlow converts `largest` to int32, where 2^31 overflows. TensorFlow therefore
+         * ignores a channel that contains the smallest or largest qint32. */
         if (!n || largest >= 0x1p31F)
             continue;
         const float value = channel_bound(r, c) / 0x1p31F * largest;

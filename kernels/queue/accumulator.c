@@ -7,7 +7,7 @@
 #include "kernels/cpu/half.h"
 #include "runtime/core/copy.h"
 
-/* A waiting run. The struct is on the stack of that run. */
+/* A run that waits. The struct is on the stack of the run's thread. */
 struct kn_taker {
     struct kn_taker *next;
 };

@@ -29,8 +29,8 @@ struct kn_item_map {
     int64_t n_heap_allocated;
 };
 
-/* Sets *out to the entry of the key, or to NULL if there is none. Fails only if the run must
- * end. */
+/* Sets *out to the entry of the key, or to NULL if there is none. Fails only if the run has been
+ * cancelled or its deadline has passed. */
 enum rt_status kn_item_map_find(struct rt_run *r, const struct kn_item_map *m, int64_t key,
                                 struct kn_keyed **out);
 /* Returns the entry that MapUnstageNoKey takes. The map must not be empty. */

@@ -15,7 +15,7 @@ struct map_stage {
     /* mu guards all members from here on */
     struct rt_cond changed;
     struct kn_item_map complete, incomplete;
-    int64_t bytes; /* size of the items, as bytes_of computes it */
+    int64_t bytes; /* total size of the items, according to bytes_of */
 };
 
 static void map_stage_free(struct rt_object *o)

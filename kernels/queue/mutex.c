@@ -80,7 +80,7 @@ static enum rt_status lock_run(struct rt_run *r)
         st = rt_run_wait(r, &m->released, &m->mu);
     if (!st)
         m->is_held = true;
-    else if (!m->is_held) /* the only signal may have woken this run while another one waits */
+    else if (!m->is_held) /* the only signal may have woken this run: signal another run */
         rt_cond_signal(&m->released);
     rt_mutex_unlock(&m->mu);
     if (st) {

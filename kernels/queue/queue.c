@@ -35,8 +35,9 @@ static int64_t priority(const struct kn_item *i)
 }
 
 /*
- * The steps of the heap determine the order of items of equal priority. As in TensorFlow, they are
- * those of the C++ standard library. The first item of the array has the lowest priority number.
+ * Items of equal priority leave the heap in the order that the heap's algorithm produces. As in
+ * TensorFlow, the algorithm is that of the C++ standard library. The first item of the array has
+ * the lowest priority number.
  */
 static void heap_rise(struct kn_item **a, int64_t at, struct kn_item *i)
 {

@@ -28,7 +28,8 @@ struct kn_attempts {
 struct kn_queue {
     struct rt_object o;
     enum kn_queue_kind kind;
-    /* name of the kind ("FIFOQueue"), and the shared name or the name of the node */
+    /* `type` is the name of the kind, for example "FIFOQueue". `name` is the shared name or, if
+     * there is none, the name of the node. */
     const char *type;
     char *name;
     int64_t capacity, min_after_dequeue, seed, seed2;
@@ -41,8 +42,8 @@ struct kn_queue {
     bool is_closed;
     struct kn_attempts enqueues, dequeues;
     struct kn_items items; /* the items of a FIFO queue or padding queue, in the order of arrival */
-    /* The items of the other kinds: a heap in a priority queue, and an unordered array in a
-     * shuffled one. The session's state counts the array. */
+    /* The items of a priority queue, as a heap, or of a shuffled queue, in any order. The session's
+     * state counts the memory of the array. */
     struct kn_item **array;
     int64_t n_array, n_allocated;
     bool is_seeded;

@@ -18,7 +18,8 @@ static const char *handle_type(const struct rt_run *r)
 
 /* ---- enqueuing ---- */
 
-/* Checks the shape of component k of an item, or of many items if `n` is not -1. */
+/* Checks the shape of component k of one item or, if `n` is not negative, of n items in one
+ * tensor. */
 static enum rt_status check_shape(struct rt_run *r, const struct kn_queue *q, int k, int64_t n)
 {
     const struct rt_tensor *t = &r->in[1 + k];

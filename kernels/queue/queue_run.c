@@ -2,7 +2,7 @@
 
 enum what { ENQUEUE, DEQUEUE, CLOSE };
 
-/* An attempt lives on the stack of its run, which waits until the attempt has ended. */
+/* The struct is on the stack of the run's thread, which waits until the attempt has ended. */
 struct kn_attempt {
     struct kn_attempt *next;
     enum what what;
@@ -65,7 +65,8 @@ static enum rt_status fail_too_few(const struct kn_queue *q, struct kn_attempt *
                    type, q->name, (long long)a->n, (long long)n);
 }
 
-/* Advances the first attempt to enqueue or to close. Returns whether anything changed. */
+/* Advances the first attempt to enqueue or to close as far as possible. Returns whether the queue
+ * or the attempt changed. */
 static bool advance_enqueue(struct kn_queue *q, struct kn_attempt *a)
 {
     struct rt_pool *pool = rt_run_state(a->r)->pool;
@@ -111,7 +112,8 @@ static void put_back(struct kn_queue *q, struct kn_attempt *a)
     }
 }
 
-/* Advances the first attempt to dequeue. Returns whether anything changed. */
+/* Advances the first attempt to dequeue as far as possible. Returns whether the queue or the
+ * attempt changed. */
 static bool advance_dequeue(struct kn_queue *q, struct kn_attempt *a)
 {
     bool changed = false;
@@ -120,8 +122,8 @@ static bool advance_dequeue(struct kn_queue *q, struct kn_attempt *a)
         const int64_t had = kn_queue_length(q);
         put_back(q, a);
         if (!a->takes_fewer || kn_queue_length(q) == 0) {
-            /* An attempt that takes fewer items first waits for all attempts to enqueue that began
-             * before the queue was closed. */
+            /* An attempt that may take fewer items than requested fails only after all attempts to
+             * enqueue that began before the queue was closed have ended. */
             if (a->takes_fewer && q->enqueues.first)
                 return false;
             end(&q->dequeues, a, fail_too_few(q, a, had));
@@ -151,7 +153,7 @@ static void advance(struct kn_queue *q)
     }
 }
 
-/* Runs an attempt until the attempt ends or its run must end. */
+/* Waits until the attempt has ended, or until its run is cancelled or passes its deadline. */
 static enum rt_status attempt_run(struct kn_queue *q, struct kn_attempts *l, struct kn_attempt *a)
 {
     enum rt_status st = RT_OK;

@@ -6,7 +6,7 @@ enum { INDICES = 2, VALUES, SHAPE };
 
 #define MISMATCH "Shape mismatch: expected "
 
-/* Checks the gradient's shape input against the shape of the accumulator. */
+/* Checks the input gradient_shape against the shape of the accumulator. */
 static enum rt_status check_known_shape(struct rt_run *r, const struct kn_accumulator *a)
 {
     const struct rt_tensor *t = &r->in[SHAPE];

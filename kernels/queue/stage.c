@@ -156,7 +156,7 @@ static enum rt_status peek_run(struct rt_run *r)
         st = rt_fail(r->err, RT_INVALID_ARGUMENT, "index must be scalar");
     rt_mutex_lock(&s->mu);
     while (!st &&
-           /* as in TensorFlow, a negative index names no item */
+           /* as in TensorFlow, no item ever has a negative index */
            (index < 0 || s->items.n <= index))
         st = rt_run_wait(r, &s->changed, &s->mu);
     struct kn_item *i = st ? NULL : s->items.first;

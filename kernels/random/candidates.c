@@ -34,7 +34,8 @@ static int64_t draw(struct sampler *s)
     if (!s->is_log)
         return (int64_t)uniform(&s->random, (uint64_t)s->range);
     const double x = exp(kn_single_double(&s->random) * s->log_range);
-    /* If rounding has made the number too large, the remainder corrects it, as in TensorFlow. */
+    /* Rounding may make the number too large. As in TensorFlow, the remainder then maps it to a
+     * valid class. */
     const int64_t id = x < 0x1p63 ? (int64_t)x - 1 : INT64_MAX;
     return id % s->range;
 }
@@ -72,7 +73,7 @@ static enum rt_status draw_unique(struct rt_run *r, struct sampler *s, int64_t *
     enum rt_status st = slots ? kn_zero_chunks(r, slots, n_slots * sizeof *slots) : r->err->code;
     for (int64_t k = 0; k < s->n && !st; s->n_tries++) {
         const int64_t id = draw(s);
-        if (s->n_tries == INT32_MAX) /* here, TensorFlow's process aborts */
+        if (s->n_tries == INT32_MAX) /* TensorFlow aborts its process in this case */
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "%s: too few classes were found in %d tries", r->node->schema->name,
                            INT32_MAX);

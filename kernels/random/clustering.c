@@ -242,7 +242,7 @@ static enum rt_status check_neighbours(struct rt_run *r, int64_t *k)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Expected point_dimensions == center_dimensions: %lld vs %lld.",
                        (long long)points->dim[1], (long long)centers->dim[1]);
-    if (*k < 0) /* here, TensorFlow's process aborts */
+    if (*k < 0) /* TensorFlow aborts its process in this case */
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "NearestNeighbors: k is %lld", (long long)*k);
     return RT_OK;
 }

@@ -1,6 +1,6 @@
 /*
  * Multinomial and StatelessMultinomial draw classes with probabilities given by logits. TensorFlow
- * divides large batches among its threads, and each thread draws from another part of the
+ * divides large batches among its threads, and each thread draws from a different part of the
  * generator's numbers. The results here are those of TensorFlow with one thread.
  */
 #include "kernels/array/array.h"
@@ -56,7 +56,7 @@ static enum rt_status add_up(struct rt_run *r, int64_t *left, int64_t row, doubl
     return RT_OK;
 }
 
-/* Returns the first class whose sum is above v, or n if there is none. */
+/* Returns the first class whose cumulative sum is above v, or n if there is no such class. */
 static int64_t find_class(const double *sum, int64_t n, double v)
 {
     int64_t least = 0, most = n;

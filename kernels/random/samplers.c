@@ -352,7 +352,8 @@ static double rounded(const struct rt_tensor *t, double v)
     return t->dtype == RT_F32 ? (double)(float)v : v;
 }
 
-/* Prepares for samples of `count` trials with a probability of `probs`. */
+/* Prepares to draw binomial samples. A sample is the number of successes in `count` trials, each of
+ * which succeeds with probability p. */
 static void begin_binomial(struct sampling *s, const struct rt_tensor *probs, double count,
                            double p)
 {

@@ -15,7 +15,7 @@ static enum rt_status permute(struct rt_run *r, struct kn_philox philox, int64_t
     for (int64_t i = 0; i < n; i++)
         p[i] = i;
     for (int64_t i = 0; i + 1 < n; i++) {
-        /* TensorFlow also computes the remainder of a 32-bit number. */
+        /* As in TensorFlow, the random number and the divisor have 32 bits. */
         const int64_t k = i + (int64_t)(kn_next_bits(&s) % (uint32_t)(n - i)), swapped = p[i];
         p[i] = p[k];
         p[k] = swapped;

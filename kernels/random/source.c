@@ -75,8 +75,8 @@ static enum rt_status take_from_node(struct rt_run *r, uint64_t n_skipped, struc
 
 struct kn_philox kn_seeded_philox(const struct rt_tensor *seed)
 {
-    /* As in TensorFlow, a generator with this key draws the key and the counter, so that both seeds
-     * affect every bit. */
+    /* As in TensorFlow, a generator with this fixed key mixes the two seeds, so that each bit of
+     * both seeds affects the key and the counter. */
     const uint64_t s0 = (uint64_t)kn_int_at(seed, 0), s1 = (uint64_t)kn_int_at(seed, 1);
     struct kn_philox mixer = {
         .counter = {(uint32_t)s0, (uint32_t)(s0 >> 32), (uint32_t)s1, (uint32_t)(s1 >> 32)},

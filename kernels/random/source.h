@@ -25,10 +25,11 @@ static inline int kn_shape_input(enum kn_source source)
 {
     return source == KN_FROM_VARIABLE ? 2 : 0;
 }
-/* Gives output 0 the shape that is the value of an input. */
+/* Gives output 0 the shape that input `input` contains. */
 enum rt_status kn_random_infer(struct rt_infer *x, int input);
 enum rt_status kn_read_shape(const struct rt_tensor *t, struct rt_shape *out, struct rt_error *err);
-/* Fails if TensorFlow fails even for an output without elements. */
+/* Fails if the seeds, the key or the algorithm that the node uses are invalid. As in TensorFlow,
+ * the check is made even if the output has no elements. */
 enum rt_status kn_source_check(struct rt_run *r, enum kn_source source);
 /* Sets *out to the generator of this run. If the generator has a state, advances the state by
  * n_skipped counter values. */

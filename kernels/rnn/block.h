@@ -9,7 +9,7 @@
 
 enum { KN_BLOCK_MEMORY = 64 };
 
-/* Memory of a run, freed together. */
+/* Memory blocks of a run, which kn_block_end frees together. */
 struct kn_block {
     struct rt_run *r;
     void *memory[KN_BLOCK_MEMORY];
@@ -23,8 +23,8 @@ const float *kn_block_in(struct kn_block *b, int k);
 /* Makes output k, and returns zeroed floats for its elements. If the output has another type,
  * kn_block_end converts and writes them. */
 float *kn_block_out(struct kn_block *b, int k, int rank, const int64_t *dim);
-/* If st is RT_OK, writes outputs `out[0]`, ..., `out[n_out - 1]` that are not float. Frees all
- * memory. Returns st or the reason of a failure. */
+/* If st is RT_OK, writes those of the outputs `out[0]`, ..., `out[n_out - 1]` that are not float.
+ * Frees all memory. Returns `st`, or the status of a failed write. */
 enum rt_status kn_block_end(struct kn_block *b, float *const *out, enum rt_status st);
 
 /* Computes the product of row-major matrices and stores it in C, or adds it to C if `adds` is set

@@ -185,11 +185,11 @@ static enum rt_status forward_run(struct rt_run *r)
 /* ---- gradients ---- */
 
 /* Arguments of the gradient of a step: the arguments and outputs of the step, and the gradients of
- * cs and h. The function writes the gradients of the sums and of cs_prev, and adds to those of the
- * peephole weights. */
+ * cs and h. The function writes the gradients of the sums and of cs_prev, and adds the step's
+ * gradients of the peephole weights to peep_grad. */
 struct back {
     const float *cs_prev, *peep[3], *i, *cs, *f, *o, *ci, *co;
-    /* the gradient of cs is cs_grad + more_cs, and that of h is h_grad + more_h */
+    /* the gradient of cs is cs_grad + more_cs, and the gradient of h is h_grad + more_h */
     const float *cs_grad, *h_grad, *more_cs, *more_h;
     float *sums_grad, *cs_prev_grad, *peep_grad[3];
 };
@@ -303,7 +303,8 @@ static enum rt_status cell_grad_run(struct rt_run *r)
     return kn_block_end(&b, out, st);
 }
 
-/* The gradients that a step passes to the previous step or adds to those of the weights. */
+/* The gradients that the backward pass of a step computes. The gradients of x, cs_prev and h_prev
+ * are written; the gradients of the weights and of the bias are sums over all steps. */
 enum { X_GRAD, CS_PREV_GRAD, H_PREV_GRAD, W_GRAD, WCI_GRAD, WCF_GRAD, WCO_GRAD, B_GRAD, N_GRADS };
 
 static enum rt_status weight_grads(struct kn_block *b, const struct lstm *l, const float *x,

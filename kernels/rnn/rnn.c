@@ -23,7 +23,8 @@ struct format {
     int64_t row, k, n, panel;
 };
 
-/* The packed right-hand matrix of a GEMM, which is a weight matrix or some of its rows. */
+/* The packed right-hand matrix of a GEMM. The matrix consists of all rows, or of some rows, of a
+ * weight input. */
 struct weight {
     struct kn_packed_gemm p;
     const float *packed; /* the packed matrix, or NULL if the layer lacks this weight */

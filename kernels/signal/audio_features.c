@@ -16,7 +16,7 @@ enum {
     /* maximum number of points in several windows that are transformed together */
     MOST_POINTS = 1 << 20,
     POINT_WORK = 16,       /* work per point of a window, in units of rt_run_spend */
-    MOST_WINDOW = 1 << 22, /* longer windows are refused */
+    MOST_WINDOW = 1 << 22, /* maximum length of a window */
 };
 
 struct spectrogram {
@@ -164,7 +164,7 @@ enum { FUNCTION_WORK = 32 }; /* work of a logarithm or cosine, in units of rt_ru
 
 struct mfcc {
     int64_t bins, filters, coefficients;
-    int64_t first, last; /* the first and the last bin between the limits */
+    int64_t first, last; /* the first and the last bin between the frequency limits */
     /* the share of each bin that filter band[bin] gets; the next filter gets the rest */
     double *weight;
     int *band; /* filter of each bin, or -1 below the centre of the first filter */
@@ -258,7 +258,8 @@ static enum rt_status slices_run(struct rt_run *r, const struct mfcc *m)
     const int64_t slices = r->in[0].dim[0] * r->in[0].dim[1];
     float *y = r->out[0].data;
 
-    /* As in TensorFlow, limits beyond the spectrogram give zeros. */
+    /* As in TensorFlow, the output is 0 if the upper frequency limit lies beyond the
+     * spectrogram. */
     if (m->last >= m->bins)
         return kn_zero_chunks(r, y, rt_tensor_bytes(&r->out[0]));
     for (int64_t i = 0; i < slices; i++, y += m->coefficients) {

@@ -27,9 +27,9 @@ enum {
     KN_FFT_LINE = 8, /* number of complex floats in a cache line */
     KN_FFT_PRIME = 31,
     KN_FFT_PASSES = 32,
-    KN_FFT_DIRECT = 4096, /* longer transforms are split */
+    KN_FFT_DIRECT = 4096, /* a transform with more points is split into two factors */
 };
-/* Longer transforms are refused. */
+/* maximum length of a transform; longer transforms are refused */
 #define KN_FFT_MOST (INT64_C(1) << 27)
 
 /* A transform by passes. Its length has only small factors. */
@@ -37,8 +37,8 @@ struct kn_fft_direct {
     int64_t n;
     int n_passes;
     int radix[KN_FFT_PASSES];
-    /* For each pass over m * radix points, the (radix - 1) * m powers of the root, real parts
-     * first. */
+    /* The twiddle factors of each pass over m * radix points: (radix - 1) * m powers of the root.
+     * All real parts precede all imaginary parts. */
     void *twiddle[KN_FFT_PASSES];
 };
 

@@ -1,7 +1,8 @@
 /*
  * Loops over the lanes of a block, for one floating-point type. T is the type, and NAME(x) is the
- * name of a function for it. The loops read and write sequences, and separate the halves of real
- * ones. The file is included once for each type, after fft_passes.h.
+ * name of a function for it. The loops read and write sequences, and convert between the transform
+ * of a real sequence and the complex transform of half its length. The file is included once for
+ * each type, after fft_passes.h.
  */
 
 /* Reads `lanes` sequences of n points into the lanes of re and im. The other lanes become 0.

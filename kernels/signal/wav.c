@@ -8,7 +8,7 @@ enum {
     BITS = 16,
     SAMPLE_BYTES = BITS / 8,
     SHORT_FORMAT = 16,
-    /* size of a format chunk that contains the size of an extension */
+    /* size of a format chunk that ends with the size of an extension */
     LONG_FORMAT = 18,
 };
 

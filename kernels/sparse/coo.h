@@ -14,12 +14,12 @@ enum { KN_COO_WORK = 128 };
 struct kn_coo {
     const struct rt_tensor *indices, *values, *shape;
     int64_t n, rank;
-    const int64_t *at;  /* the indices, n * rank */
+    const int64_t *at;  /* the indices, an array [n, rank] */
     const int64_t *dim; /* the shape */
 };
 
-/* Describes the sparse tensor that consists of three inputs. kn_coo_check checks whether the three
- * inputs fit together. */
+/* Returns a description of a sparse tensor that consists of three inputs. kn_coo_check checks
+ * whether the shapes of the three inputs match. */
 struct kn_coo kn_coo_of(const struct rt_tensor *indices, const struct rt_tensor *values,
                         const struct rt_tensor *shape);
 enum rt_status kn_coo_check(struct rt_run *r, const struct kn_coo *s);
@@ -28,7 +28,8 @@ enum rt_status kn_coo_check_shape(struct rt_run *r, const int64_t *dim, int64_t 
 /* Checks that all indices are inside the shape. */
 enum rt_status kn_coo_check_inside(struct rt_run *r, const struct kn_coo *s);
 
-/* Compares two rows of indices in lexicographic order: negative, 0 or positive. */
+/* Compares two rows of indices in lexicographic order. Returns a negative number, 0 or a positive
+ * number if `a` precedes, equals or follows `b`. */
 int kn_coo_compare(const int64_t *a, const int64_t *b, int64_t rank);
 
 /* One value of a sparse tensor in a sorted list: its row of indices and its position. */

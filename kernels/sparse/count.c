@@ -187,7 +187,7 @@ static bool is_same_bin(const struct found *a, const struct found *b)
     return a->row == b->row && a->value == b->value;
 }
 
-/* Writes one count for each row and value of the sorted list. */
+/* Writes one count for each distinct pair of row and value in the sorted list. */
 static enum rt_status write_counts(struct rt_run *r, const struct found *f, int64_t n, int64_t rank,
                                    const int64_t *dim)
 {

@@ -131,8 +131,8 @@ static enum rt_status width_of(const struct levels *v, int k, int64_t *most)
     return RT_OK;
 }
 
-/* Chooses the output shape. A dimension that the input `shape` leaves open gets the smallest size
- * that holds all values. */
+/* Chooses the output shape. A dimension that the input `shape` does not determine gets the smallest
+ * size that holds all values. */
 static enum rt_status choose_shape(struct levels *v)
 {
     const struct rt_tensor *want = &v->r->in[0], *values = v->values;

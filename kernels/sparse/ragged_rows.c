@@ -272,7 +272,7 @@ static enum rt_status write_outer(struct gather *g)
 }
 
 /* Returns the number of rows or values that the indices select in the current dimension, or -1 if
- * it exceeds the limit of splits. */
+ * the number is too large for row splits. */
 static int64_t count_selected(const struct gather *g)
 {
     int64_t n = 0;

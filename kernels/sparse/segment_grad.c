@@ -188,10 +188,10 @@ struct sums {
     int64_t rows, width;
     int64_t *list;   /* the rows of the result in ascending order; NULL if all rows are present */
     int64_t *length; /* the number of indices in each segment */
-    bool *is_set;    /* for each row of the result, whether anything has been added to it */
+    bool *is_set;    /* whether a row was added to this row of the result */
 };
 
-/* Divides one piece of scratch memory. `n` is the number of indices. */
+/* Sets the arrays of `s` to zeroed parts of scratch memory. `n` is the number of indices. */
 static enum rt_status take_scratch(struct rt_run *r, struct sums *s, int64_t n)
 {
     const int64_t segments = n && s->width ? r->in[0].dim[0] : 0;

@@ -18,10 +18,10 @@
 struct item {
     int64_t number;
     const struct rt_str *text; /* NULL for numbers */
-    const void *from;          /* the element of the input */
+    const void *from;          /* address of the element in the input's values */
 };
 
-/* One input, which is a dense or sparse tensor. `group` is the number of the current set of a dense
+/* One input, which is a dense or sparse tensor. `group` is the index of the current set of a dense
  * tensor, or the row of indices at which the current set of a sparse tensor begins. */
 struct sets {
     bool is_dense;
@@ -175,7 +175,7 @@ static const int64_t *row_of(const struct sets *s)
     return s->coo.at + s->group * s->rank;
 }
 
-/* Reads the set of a sparse tensor that begins at the current row, and advances to the next set. */
+/* Reads the set that begins at the current row of a sparse tensor, and advances to the next set. */
 static enum rt_status next_sparse(struct rt_run *r, struct sets *s)
 {
     const int64_t *first = row_of(s), from = s->group;
@@ -210,7 +210,7 @@ struct result {
     enum operation operation;
     struct item *item;
     int64_t *group; /* the first rank - 1 indices of each set that is not empty */
-    int64_t *end;   /* for each set that is not empty, the number of items up to its end */
+    int64_t *end;   /* for each set that is not empty, the index of the item after its last item */
     int64_t n, n_groups, rank, largest;
 };
 
@@ -228,7 +228,8 @@ static enum rt_status operation_of(struct rt_run *r, enum operation *out)
                    (const char *)s.p);
 }
 
-/* Appends the result of combining the current sets, whose indices are `group`. */
+/* Combines the current set of `a` with that of `b`, and appends the result to `o`. `group` holds
+ * the first rank - 1 indices of both sets. */
 static enum rt_status combine(struct rt_run *r, struct result *o, const struct sets *a,
                               const struct sets *b, const int64_t *group)
 {
@@ -288,7 +289,8 @@ static void dense_row(const struct sets *s, int64_t group, int64_t *row)
         row[d] = group % s->dim[d];
 }
 
-/* Returns the number of the dense set that a row of sparse indices belongs to, or -1. */
+/* Returns the index of the dense set to which a row of sparse indices belongs, or -1 if the row
+ * lies outside the dense tensor. */
 static int64_t dense_group(const struct sets *dense, const int64_t *row)
 {
     int64_t group = 0;
@@ -329,7 +331,7 @@ static enum rt_status walk_dense_sparse(struct rt_run *r, struct result *o, stru
         groups *= a->dim[d];
     while (g < groups && !st) {
         const int64_t next = b->group < b->n ? dense_group(a, row_of(b)) : -1;
-        if (a->n == 0 && next < g) /* all other sets are empty */
+        if (a->n == 0 && next < g) /* all remaining sets of both operands are empty */
             break;
         g = a->n == 0 ? next : g;
         dense_row(a, g, row);

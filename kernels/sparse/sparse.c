@@ -328,8 +328,8 @@ static enum rt_status place_rows(struct rt_run *r, int64_t rows, int64_t *start,
     return RT_OK;
 }
 
-/* Fills the empty rows among `rows` rows. The op is SparseFillEmptyRows, or RaggedFillEmptyRows,
- * whose indices are a vector of rows. */
+/* Fills the empty rows of a tensor that has `rows` rows. The op is SparseFillEmptyRows or
+ * RaggedFillEmptyRows. The indices of RaggedFillEmptyRows are a vector of rows. */
 static enum rt_status fill_rows(struct rt_run *r, int64_t rows)
 {
     enum { ROW_WORK = 128 }; /* a value may be a string, and copying a string takes about 50 ns */

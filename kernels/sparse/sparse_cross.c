@@ -1,7 +1,7 @@
 /*
  * SparseCross, SparseCrossV2 and SparseCrossHashed compute crossed features. For each row of a
- * batch, the output has every combination of one value from each column. A combination is a text or
- * a hash.
+ * batch, the output has every combination of one value from each column. A combination is a string
+ * or a hash.
  */
 #include "kernels/array/array.h"
 #include "kernels/string/farmhash.h"
@@ -17,7 +17,8 @@ enum how { TEXT, HASHED, KEYED }; /* KEYED is used only by SparseCrossHashed */
 struct column {
     const struct rt_tensor *values;
     const struct rt_tensor *indices; /* NULL if the column is dense; then `values` is a matrix */
-    /* index of the column's first value in the current row, and number of its values in this row */
+    /* `first` is the index of the column's first value in the current row, and `n` the number of
+     * the column's values in this row */
     int64_t first, n;
     int64_t at; /* index of the column's value in the current combination */
 };

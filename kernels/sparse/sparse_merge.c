@@ -1,7 +1,7 @@
 /*
  * The ops SparseAdd, SparseSparseMaximum and SparseSparseMinimum merge the values of two sparse
  * tensors by their indices, which should be sorted. As in TensorFlow, unsorted indices are merged
- * as if they were sorted. Then equal indices may fail to be merged.
+ * as if they were sorted, so that the result may contain an index twice.
  */
 #include "kernels/sparse/coo.h"
 #include "kernels/cpu/types.h"

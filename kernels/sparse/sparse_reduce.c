@@ -99,7 +99,7 @@ static int64_t group_end(struct reduce *p, int64_t from)
 }
 
 /* Sets element `to` of dst to the sum or the maximum of the group. As in TensorFlow, the running
- * maximum is replaced by a value that is not smaller, and by NaN. */
+ * maximum is replaced by every later value that is not smaller, and by every later NaN. */
 #define REDUCE(dt, T)                                                                              \
     static void sum_##dt(const struct kn_coo_place *p, int64_t n, const T *src, T *dst)            \
     {                                                                                              \

@@ -26,7 +26,7 @@ struct bag {
     const char *data;
     const struct rt_tensor *indices;
     int64_t width;    /* number of elements per row of `data` */
-    int64_t first, n; /* position of the bag's first index, and number of its indices */
+    int64_t first, n; /* the bag's first position in `indices`, and its number of indices */
     double by;        /* divisor of the bag's sum */
     struct rt_run *r;
     int64_t *left;

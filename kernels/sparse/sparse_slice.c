@@ -32,8 +32,8 @@ static enum rt_status slice_checks(struct rt_run *r, const struct kn_coo *s)
     return st;
 }
 
-/* Returns whether a row of indices is inside the slice. As in TensorFlow, an end of the slice that
- * overflows wraps around. */
+/* Returns whether a row of indices is inside the slice. As in TensorFlow, start + size may wrap
+ * around. */
 static bool is_inside(const int64_t *row, const int64_t *start, const int64_t *size, int64_t rank)
 {
     for (int64_t d = 0; d < rank; d++)
@@ -268,7 +268,8 @@ struct split {
     struct kn_coo s;
     int n;
     int64_t axis;
-    /* The first `longer` slices have size + 1 indices along the axis, and the others `size`. */
+    /* The first `longer` slices have size + 1 indices along the axis. The other slices have `size`
+     * indices. */
     int64_t size, longer;
 };
 

@@ -1,7 +1,7 @@
 /*
  * Ops that create variable handles, read variables and assign to them. TensorFlow 2's resource
- * variables and TensorFlow 1's ref variables are created by different ops. Both are kept in session
- * slots and represented by handles (runtime/session/resource.h).
+ * variables and TensorFlow 1's ref variables are created by different ops. Both are stored in
+ * session slots and represented by handles (runtime/session/resource.h).
  */
 #include "runtime/session/resource.h"
 
@@ -173,8 +173,9 @@ const struct kn_entry kn_variable_shape = {
 
 /* ---- assigning ---- */
 
-/* Assigns input 1. A served session copies a lazy value, so the value is loaded with the check of
- * the run first. A session that is being loaded shares the value, which stays lazy. */
+/* Assigns input 1. A served session copies the value, so a lazy value is loaded first, and the
+ * deadline is checked meanwhile. A session that is being loaded shares the value, which stays
+ * lazy. */
 static enum rt_status assign(struct rt_run *r, struct rt_variable *v)
 {
     const struct rt_check check = rt_run_as_check(r);

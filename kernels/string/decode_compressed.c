@@ -1,7 +1,7 @@
 /* DecodeCompressed inflates strings. As in TensorFlow, a stream that ends early yields the bytes
  * decoded so far, bytes after the end of a zlib stream are ignored, and gzip members may follow one
  * another. */
-#define ZLIB_CONST /* makes next_in a pointer to const */
+#define ZLIB_CONST /* makes zlib declare next_in as a pointer to const */
 #include <zlib.h>
 
 #include "kernels/string/each.h"

@@ -20,7 +20,8 @@ struct record {
     struct rt_bytes field; /* contents of the current field, if it is quoted */
 };
 
-/* Reads the text of an unquoted field, and advances past its delimiter. */
+/* Reads the contents of an unquoted field, and advances past the delimiter that follows the
+ * field. */
 static enum rt_status plain_field(struct record *c, struct rt_span *out)
 {
     const char *from = c->p;
@@ -37,7 +38,8 @@ static enum rt_status plain_field(struct record *c, struct rt_span *out)
     return RT_OK;
 }
 
-/* Reads the text of a field whose opening quote has been read, and advances past its delimiter. */
+/* Reads the contents of a field whose opening quote has been read, and advances past the delimiter
+ * that follows the field. */
 static enum rt_status quoted_field(struct record *c, struct rt_span *out)
 {
     c->field.n = 0;

@@ -119,7 +119,7 @@ static enum rt_status padded_infer(struct rt_infer *x)
     struct rt_shape *o = &x->out[0].shape;
     int64_t n;
 
-    /* For other values of `length`, the kernel fails. */
+    /* The kernel refuses a length that is not a positive multiple of the size of out_type. */
     if (!kn_known(x, 2) || !kn_scalar(length, &n) || n <= 0 || n % size != 0 ||
         x->in[0].shape.rank == RT_MAX_RANK)
         return RT_OK;

@@ -120,7 +120,7 @@ uint64_t kn_fingerprint64(const char *s, size_t n, struct kn_reader *t)
         return up_to_64(s, n);
 
     const char *end = s + (n - 1) / 64 * 64, *last = end + ((n - 1) & 63) - 63;
-    const char *stop = s + KN_TEXT_CHUNK; /* the next deadline check */
+    const char *stop = s + KN_TEXT_CHUNK; /* address at which the deadline is checked next */
     uint64_t x = 81, y = 81 * k1 + 113, z = shift_mix(y * k2 + 113) * k2;
     struct two v = {0, 0}, w = {0, 0};
     x = x * k2 + get64(s);

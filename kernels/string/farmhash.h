@@ -5,7 +5,7 @@
 #include "kernels/array/array.h"
 
 /* While a hash function reads a long string, it checks the deadline through `t`
- * (kernels/array/array.h), or not at all if `t` is NULL. */
+ * (kernels/array/array.h). If `t` is NULL, the deadline is not checked. */
 uint64_t kn_fingerprint64(const char *p, size_t n, struct kn_reader *t); /* FarmHash */
 uint64_t kn_murmur64(const char *p, size_t n, uint64_t seed,
                      struct kn_reader *t); /* MurmurHash64A */
