@@ -38,8 +38,8 @@ static uint32_t upper(uint32_t c)
     return other_case(c, to_upper, sizeof to_upper / sizeof *to_upper);
 }
 
-/* Returns the two or three characters that c becomes in the other case, or NULL if it becomes one
- * character. */
+/* Returns the two or three characters that c becomes in upper case (if `up` is true) or lower case,
+ * or NULL if c becomes a single character. */
 static const uint32_t *several(uint32_t c, bool up)
 {
     const struct several *of = up ? to_several_upper : to_several_lower;
@@ -122,8 +122,9 @@ static bool is_passed_over(uint32_t c)
 /* the cost of looking up one character in the tables, in units of rt_run_spend */
 enum { WORK = 64 };
 
-/* Sets *is_letter to whether the first character of p that does not belong to the skipped class has
- * a case (cased.h). */
+/* Finds the first character of p that is not in the table passed_over (cased.h), and sets
+ * *is_letter to whether this character has a case. Sets *is_letter to false if there is no such
+ * character. */
 static enum rt_status goes_on(struct rt_run *r, int64_t *left, const unsigned char *p, size_t n,
                               bool *is_letter)
 {

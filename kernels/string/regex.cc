@@ -20,7 +20,7 @@ struct kn_regex {
 namespace
 {
 
-/* The compiled expressions, by pattern. A session keeps the expressions of its nodes, so that a
+/* The compiled expressions, by pattern. A session retains the expressions of its nodes, so that a
  * pattern is compiled only once, although every specialisation of a node requests it. */
 std::mutex lock;
 std::unordered_map<std::string, kn_regex *> &in_use()

@@ -48,8 +48,9 @@ int kn_regex_groups(const struct kn_regex *re);
 /* Sets *is_match to whether the whole text matches. Returns false if memory runs out. */
 bool kn_regex_matches(const struct kn_regex *re, const char *text, size_t n, bool *is_match);
 /* Finds the first match at or after `from`. Sets group[k] to the part of the text that group k
- * matched, for k < n_groups. Group 0 is the complete match. If there is no match, or if a group did
- * not take part, sets its `p` to NULL. Returns false if memory runs out. */
+ * matched, for k < n_groups. Group 0 is the complete match. Sets the `p` of a group that matched
+ * nothing to NULL. If there is no match, sets the `p` of all groups to NULL. Returns false if
+ * memory runs out. */
 bool kn_regex_find(const struct kn_regex *re, const char *text, size_t n, size_t from,
                    struct kn_group *group, int n_groups);
 

@@ -69,7 +69,7 @@ static enum rt_status check_scalar(struct rt_run *r, int k, const char *what)
 /* Refuses a text on which a match might take minutes, because RE2 cannot be interrupted. */
 static enum rt_status check_work(struct rt_run *r, const struct kn_regex *re, size_t n)
 {
-    enum { LEAST = 64 }; /* limits texts to 32 MiB, which take up to 50 ms */
+    enum { LEAST = 64 }; /* limits a text to 32 MiB; a match then takes up to 50 ms */
     const int64_t size = kn_regex_size(re) < LEAST ? LEAST : kn_regex_size(re);
 
     if ((int64_t)n <= KN_REGEX_MAX_WORK / size)
@@ -162,7 +162,7 @@ struct rewriting {
     struct rt_span rewrite;
     bool is_global;
     int n_groups;     /* 1 plus the largest number of a group that the rewrite names */
-    bool is_possible; /* whether the expression has all of these groups */
+    bool is_possible; /* whether the expression has all groups that the rewrite names */
     struct rt_bytes text;
     int64_t left;
 };

@@ -146,8 +146,8 @@ static bool is_opaque(const struct rt_tensor *t)
     return dt == RT_C64 || dt == RT_C128 || dt == RT_RESOURCE || dt == RT_VARIANT;
 }
 
-/* Appends n question marks to `out`, separated by spaces. If r is NULL, does not check the
- * deadline, and n must be small. */
+/* Appends n question marks to `out`, separated by spaces. If r is NULL, the deadline is not
+ * checked, so n must be small. */
 static enum rt_status question_marks(struct rt_run *r, struct rt_bytes *out, int64_t n)
 {
     for (int64_t i = 0; i < n && !out->failed; i++) {

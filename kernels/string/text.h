@@ -10,15 +10,16 @@
 #include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
 
-/* The work per string, in units of rt_run_spend, for the call and the allocation. The size of the
- * string in bytes is added to it. */
+/* Work of the call and the allocation for one string, in units of rt_run_spend. Callers count the
+ * size of the string in bytes in addition. */
 enum { KN_STRING_WORK = 16 };
 /* Replaces *s with a copy of the n bytes at `p`, which must not be part of *s. Checks the deadline
  * while a long string is copied, and counts the bytes in *left. */
 enum rt_status kn_set_text(struct rt_run *r, int64_t *left, struct rt_str *s, const char *p,
                            size_t n);
-/* Returns the first white-space byte from p on or, if `space` is false, the first other byte.
- * Returns `end` if there is no such byte, and NULL if the run must end. */
+/* Searches the bytes from p to `end`. Returns the address of the first white-space byte or, if
+ * `space` is false, of the first byte that is not white space. Returns `end` if there is no such
+ * byte, and NULL if the run must end. */
 const char *kn_find_space(struct rt_run *r, int64_t *left, const char *p, const char *end,
                           bool space);
 /* Moves *p and reduces *n to exclude the white space at both ends of the string. */

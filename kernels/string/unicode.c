@@ -70,7 +70,7 @@ static const struct {
     {"csisolatin1", {KN_BYTES, .n_direct = 0xff}},
 };
 
-enum { NAME_BYTES = 32 }; /* greater than the length of the longest name */
+enum { NAME_BYTES = 32 }; /* size of a name buffer; no known name is as long */
 
 /* Writes the letters and digits of a name in lower case, without leading zeros of numbers. Returns
  * false if the result is longer than every known name. */
@@ -136,7 +136,7 @@ static int32_t utf8_char(const unsigned char *p, const unsigned char *end,
                      : first < 0xf0 ? 2
                      : first < 0xf5 ? 3
                                     : -1;
-    /* the bounds of the second byte */
+    /* bounds of the character's second byte */
     int least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     int most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
     int32_t c = more <= 0 ? first : first & (0x3f >> more);

@@ -1,6 +1,6 @@
 /*
  * Unicode encodings: UTF-8, UTF-16 and UTF-32 in both byte orders, ASCII, Latin-1, and other
- * encodings with one byte per character (encodings.h). TensorFlow also supports some 180 other
+ * encodings with one byte per character (encodings.h). TensorFlow also supports about 180 other
  * encodings through ICU, whose data is 31 MB. Slipway does not support these encodings.
  *
  * Threads: any; all functions are pure.
@@ -27,7 +27,7 @@ struct kn_encoding {
     bool is_little; /* whether the units of UTF-16 or UTF-32 are little-endian */
     /* whether a byte order mark at the beginning is skipped and decides the byte order */
     bool has_mark;
-    /* KN_BYTES: a byte up to this value encodes the character of the same number */
+    /* KN_BYTES: a byte up to this value is the code point of its character */
     uint8_t n_direct;
     bool is_pc; /* KN_BYTES: whether three control characters are exchanged (encodings.h) */
     const uint16_t *upper; /* KN_BYTES: characters of the bytes from 0x80 on, or NULL */

@@ -1,4 +1,5 @@
-/* UnicodeDecode, UnicodeDecodeWithOffsets, UnicodeEncode, UnicodeTranscode and UnicodeScript. */
+/* The ops UnicodeDecode, UnicodeDecodeWithOffsets, UnicodeEncode, UnicodeTranscode and
+ * UnicodeScript. */
 #include "kernels/string/each.h"
 #include "kernels/string/script_table.h"
 #include "kernels/string/unicode.h"
@@ -29,7 +30,7 @@ static enum rt_status read_policy(const struct rt_node *n, struct policy *out, s
     return RT_OK;
 }
 
-struct decoding { /* The state of a node that decodes. */
+struct decoding { /* Kernel state of an op that decodes text. */
     struct kn_encoding encoding;
     struct policy policy;
     enum kn_encoding_kind to; /* output encoding of UnicodeTranscode */

@@ -144,7 +144,8 @@ static enum rt_status check_sparse(struct job *j, const struct rt_tensor *var, s
         return rt_fail(err, RT_INVALID_ARGUMENT, "var must be at least 1 dimensional");
     if (indices->rank != 1)
         return rt_fail(err, RT_INVALID_ARGUMENT, "indices must be one-dimensional");
-    /* TensorFlow reads beyond the end of a gradient that has too few or too many dimensions. */
+    /* TensorFlow accepts a gradient with too few or too many dimensions, and then reads beyond its
+     * end. */
     if (grad->rank < var->rank || (grad->rank > var->rank && j->op->needs_rank) ||
         rt_count(grad->rank - var->rank, grad->dim + var->rank) != 1)
         return rt_fail(err, RT_INVALID_ARGUMENT,

@@ -43,7 +43,7 @@ struct kn_rule {
 /* TensorFlow's check of a hyperparameter. */
 enum kn_scalar_check {
     KN_ANY,
-    KN_SINGLE, /* TensorFlow only requires a single element. */
+    KN_SINGLE, /* As in TensorFlow, any shape with one element is accepted. */
     KN_POSITIVE,
     KN_POSITIVE_OR_FLAG, /* The value may be zero if the rule's attribute is true. */
     KN_NOT_NEGATIVE,

@@ -83,8 +83,9 @@ FN(ftrl_rule)(const struct kn_update *u, int64_t n, C shrinkage, C lr_power, boo
     T *vars = u->var[0], *accums = u->var[1], *linears = u->var[2];
     const T *grads = u->grad;
     const C lr = SCALAR(0), l1 = SCALAR(1), l2 = SCALAR(2);
-    /* If the attribute multiply_linear_by_lr is true, the linear term is stored multiplied by lr. A
-     * factor or divisor of 1 is exact. The loop has no branches, so that it vectorises. */
+    /* If the attribute multiply_linear_by_lr is true, the stored linear term is multiplied by lr.
+     * Otherwise, `factor` and `divisor` are 1, and do not change the results. A branch in the loop
+     * would prevent vectorisation. */
     const C factor = u->flag ? lr : 1, divisor = u->flag ? 1 : lr;
     const C l1_here = R(l1 * factor), l2_here = R(2 * R(l2 * factor));
     const bool is_sparse = u->inner, is_single = u->inner == 1;
