@@ -1,5 +1,5 @@
 /* Accesses fields of protobuf-c messages by descriptor, and looks up the message types that a
- * google.protobuf.Any may contain. The parsers of both formats use these functions. */
+ * google.protobuf.Any may contain. */
 #ifndef PB_FIELD_H
 #define PB_FIELD_H
 

@@ -1,6 +1,6 @@
 /*
- * Two passes traverse a message in the same order. The first pass computes sizes, and records those
- * of all nested messages and packed fields. The second pass writes the bytes.
+ * Two passes traverse a message in the same order. The first pass computes sizes, and records the
+ * sizes of all nested messages and packed fields. The second pass writes the bytes.
  */
 #include "proto/pack.h"
 
@@ -133,7 +133,8 @@ static size_t begin_length(struct packing *x)
     return place;
 }
 
-/* Ends the contents that began at byte `from`. */
+/* Ends contents that follow their length and began at byte `from`. In the first pass, stores the
+ * length and counts its bytes. */
 static void end_length(struct packing *x, size_t place, size_t from)
 {
     const size_t length = x->n - from;

@@ -1,6 +1,6 @@
 /*
- * Serializes protobuf messages. Messages of models need this module instead of protobuf-c's
- * function. That function cannot be stopped, and moves the bytes of a nested message once per level
+ * Serializes protobuf messages. Messages of models need this module, because
+ * protobuf_c_message_pack cannot be stopped, and moves the bytes of a nested message once per level
  * of nesting. A text of 100 MB in 98 levels took 9.8 s.
  *
  * Threads: any thread may call these functions.

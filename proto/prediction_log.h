@@ -18,7 +18,7 @@
  * PB_LOG_PREDICT_STREAMED. */
 enum pb_log_type {
     PB_LOG_NONE = 0,
-    PB_LOG_METADATA = 1, /* may occur with any of the other fields */
+    PB_LOG_METADATA = 1, /* a record may have this field in addition to another field */
     PB_LOG_CLASSIFY = 2,
     PB_LOG_REGRESS = 3,
     PB_LOG_MULTI_INFERENCE = 4,

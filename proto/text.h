@@ -39,7 +39,7 @@ struct pb_text_place {
 };
 struct pb_text_places {
     const ProtobufCMessageDescriptor *type;
-    struct pb_text_place *at; /* the positions in the order of the text */
+    struct pb_text_place *at; /* positions, in the order in which the messages begin */
     /* capacity of `at`; further positions are not recorded */
     size_t n, max;
 };

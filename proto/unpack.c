@@ -203,7 +203,7 @@ static void store_scalar(ProtobufCType t, void *to, uint64_t bits)
     case PROTOBUF_C_TYPE_DOUBLE:
         memcpy(to, &bits, 8);
         break;
-    default: /* types of four bytes, and enums */
+    default: /* a type of four bytes, or an enum */
         memcpy(to, &low, 4);
         break;
     }
@@ -239,7 +239,8 @@ static bool add_packed(struct building *b, ProtobufCMessage *m, const ProtobufCF
         }
         for (size_t i = 0; !fixed && i < some; i++)
             n += rest.p[i] < 128;
-        /* If a piece contains no end of an element, the element is too long. */
+        /* The last byte of each element is below 128. If the piece has no such byte, an element is
+         * too long or incomplete. */
         char *to = n ? pb_append(m, f, n) : NULL;
         if (!to)
             return fail(b, n ? NO_MEMORY : BROKEN);
@@ -283,7 +284,7 @@ static bool add_unknown(struct building *b, ProtobufCMessage *m, const struct pb
     return true;
 }
 
-/* Frees the set member of the oneof, and zeroes its memory. */
+/* Frees field `number`, the member of a oneof that is set, and zeroes its memory. */
 static void clear_member(ProtobufCMessage *m, uint32_t number)
 {
     const ProtobufCFieldDescriptor *f =

@@ -1,15 +1,15 @@
 /*
  * Unpacks serialized protobuf messages from files, requests, responses and the runtime's own
- * tables. protobuf-c's function is not used, because it trusts its input. Its recursion into nested
- * messages has no limit. At each repetition of a singular message field, it copies everything that
- * it has parsed of this field so far (51 s for 400 KB). It may unpack a field of two bytes into a
- * structure of hundreds of bytes. It cannot be stopped within a packed field.
+ * tables. protobuf_c_message_unpack is not used, because it trusts its input. Its recursion into
+ * nested messages has no limit. At each repetition of a singular message field, it copies
+ * everything that it has parsed of this field so far (51 s for 400 KB). It may unpack a field of
+ * two bytes into a structure of hundreds of bytes. It cannot be stopped within a packed field.
  *
  * pb_unpack first scans the bytes without allocating memory. It refuses a message that exceeds
- * PB_MAX_DEPTH, PB_MAX_PIECES, PB_MAX_STRING or PB_MAX_GROWTH. The message keeps fields that its
- * type does not have.
+ * PB_MAX_DEPTH, PB_MAX_PIECES, PB_MAX_STRING or PB_MAX_GROWTH. The unpacked message also contains
+ * the fields that its type does not have.
  *
- * Threads: the functions keep no state. The caller owns the message and frees it with pb_free.
+ * Threads: any. The caller owns the message and frees it with pb_free.
  */
 #ifndef PB_UNPACK_H
 #define PB_UNPACK_H
