@@ -20,8 +20,8 @@
 #include "runtime/files/saved_model.h"
 #include "runtime/exec/trace.h"
 
-/* maximum number of callables per session, including those of signatures, dynamic callables,
- * restoring and initialisation */
+/* maximum number of callables per session, including dynamic callables and the callables of
+ * signatures, restore ops and init ops */
 enum { MAX_CALLABLES = RT_MAX_SIGNATURES + 2 * RT_MAX_DYNAMIC_CALLABLES + 8 };
 /* delay in milliseconds before a row-wise analysis that ran out of memory is repeated */
 enum { ANALYSE_AGAIN_MS = 100 };
@@ -522,8 +522,8 @@ bool rt_callable_is_rowwise(struct rt_callable *c, const struct rt_shape *shapes
     return yes;
 }
 
-/* Loads the variables that the plan reads and the constants that are needed in unpacked form: those
- * that are fetched or that a kernel reads unpacked. */
+/* Loads the variables that the plan reads. Also loads the constants that are fetched or that a
+ * kernel reads in unpacked form. */
 static enum rt_status load_constants(struct rt_plan *p, struct rt_error *err)
 {
     const struct rt_check check = rt_session_as_check(p->session);

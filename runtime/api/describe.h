@@ -97,7 +97,7 @@ struct rt_described_plan {
 struct rt_callable;
 enum rt_status rt_callable_describe(struct rt_callable *c, struct rt_arena *arena,
                                     struct rt_described_plan *out, struct rt_error *err);
-/* As rt_callable_describe, for a plan. */
+/* Describes a plan as rt_callable_describe does. */
 struct rt_plan;
 enum rt_status rt_plan_describe(struct rt_plan *p, struct rt_arena *arena,
                                 struct rt_described_plan *out, struct rt_error *err);

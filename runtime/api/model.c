@@ -17,7 +17,7 @@ enum {
     MAX_LISTED = 20,         /* maximum number of missing ops named in one error message */
     MISSING_BYTES = 1 << 28, /* limit on the memory of a list of missing ops, in bytes */
     /* These limits ensure that loading ends even if a model loops forever. */
-    INIT_S = 600, /* time limit for restore, and the same limit for init, in seconds */
+    INIT_S = 600, /* time limit of each run of a restore op or an init op, in seconds */
     WARM_UP_S = 30,
     WARM_UP_ALL_S = 120,
     WARM_UP_BYTES = 256 << 20, /* maximum size in bytes of an input of a warm-up */

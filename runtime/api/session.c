@@ -41,7 +41,7 @@ static bool init_state(struct rt_state *state, const struct rt_session_options *
                                        : "the checkpoint's size and --state_memory_limit_bytes");
 }
 
-/* Weights that folding returns unchanged are counted in state.weights. */
+/* If folding returns a weight unchanged, the weight is counted in state.weights. */
 static bool init_folded(struct rt_state *folded, const struct rt_session *s)
 {
     const size_t limit = s->options.run_memory_limit;

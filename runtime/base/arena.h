@@ -1,5 +1,5 @@
 /*
- * A bump allocator with a hard cap. An arena holds everything that one request decodes, or the
+ * A bump allocator with a hard cap. An arena contains everything that one request decodes, or the
  * graph and plans of one version. Freeing the arena frees everything in it.
  *
  * Owner: the request or version. Threads: the functions take no lock; an arena is used by one

@@ -28,7 +28,7 @@ struct rt_bytes {
 };
 
 void rt_bytes_init(struct rt_bytes *b, size_t limit);
-void rt_bytes_clear(struct rt_bytes *b); /* frees the bytes, and keeps the limit and may_grow */
+void rt_bytes_clear(struct rt_bytes *b); /* frees the bytes; limit and may_grow stay unchanged */
 bool rt_bytes_reserve(struct rt_bytes *b, size_t more);
 static inline void rt_bytes_no_memory(struct rt_bytes *b)
 {
@@ -51,7 +51,7 @@ int rt_utf8_length(const unsigned char *p);
 /* Replaces each invalid byte with U+FFFD, beginning at offset `from`. A byte is invalid if it is
  * not part of a valid UTF-8 character. */
 void rt_bytes_make_utf8(struct rt_bytes *b, size_t from);
-/* Makes `p` the contents of an empty buffer. `p` holds n bytes and was allocated with malloc. */
+/* Makes `p` the contents of an empty buffer. `p` has n bytes and was allocated with malloc. */
 static inline void rt_bytes_own(struct rt_bytes *b, void *p, size_t n)
 {
     b->p = p;

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* rt_add, rt_sub and rt_mul return true if *out holds the exact result. They return false, with a
+/* rt_add, rt_sub and rt_mul return true if *out is the exact result. They return false, with a
  * meaningless *out, if int64_t cannot hold the result. */
 static inline bool rt_add(int64_t a, int64_t b, int64_t *out)
 {

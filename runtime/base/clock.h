@@ -1,5 +1,6 @@
 /* Functions that read clocks. Deadlines are absolute CLOCK_MONOTONIC times in nanoseconds. RT_NEVER
- * means no deadline. 0 means no deadline only for functions whose comment says so. Threads: any. */
+ * means no deadline. 0 means no deadline only if the comment of the function states this. Threads:
+ * any. */
 #ifndef RT_BASE_CLOCK_H
 #define RT_BASE_CLOCK_H
 

@@ -26,8 +26,8 @@ void rt_log_stop(void);
 
 /*
  * Logs a message as one line. Newlines, other control characters and invalid UTF-8 are escaped. In
- * text format, the line holds the time, the level and the message. In JSON format, the line is an
- * object with the members "time", "level" and "msg".
+ * text format, the line contains the time, the level and the message. In JSON format, the line is
+ * an object with the members "time", "level" and "msg".
  */
 void rt_log_write(enum rt_log_level level, const char *fmt, ...) RT_PRINTF(2, 3);
 

@@ -1,8 +1,8 @@
 /*
- * Helpers for long operations that a check may stop. They copy and zero memory in pieces, and count
- * the steps of a loop.
+ * Functions that copy or zero memory in pieces, or count the steps of a loop, and call a check at
+ * intervals. A failed check stops the operation.
  *
- * Threads: any; the functions keep no state.
+ * Threads: any.
  */
 #ifndef RT_BASE_PIECES_H
 #define RT_BASE_PIECES_H

@@ -3,7 +3,7 @@
  * and the network must not send control sequences to a terminal, forge lines, or change the
  * direction of the text, so every string argument is escaped.
  *
- * Threads: as of stdio.
+ * Threads: as for stdio.
  */
 #ifndef RT_BASE_PRINT_H
 #define RT_BASE_PRINT_H

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* the state while a sequence of 64-bit words is hashed */
+/* state of the hash function after a sequence of 64-bit words */
 struct rt_siphash {
     uint64_t v[4], bytes;
 };
@@ -51,7 +51,7 @@ static inline void rt_siphash_word(struct rt_siphash *h, uint64_t word)
     h->bytes += 8;
 }
 
-/* Finishes the hash. `tail` holds the n_tail bytes that follow the last complete word, in
+/* Finishes the hash. `tail` contains the n_tail bytes that follow the last complete word, in
  * little-endian order. n_tail is at most 7. */
 static inline uint64_t rt_siphash_end(struct rt_siphash h, uint64_t tail, size_t n_tail)
 {

@@ -1,7 +1,7 @@
 /*
  * Sorts large arrays, and calls a check at intervals.
  *
- * Owner: the caller owns the array and the workspace. Threads: any; the function keeps no state.
+ * Owner: the caller owns the array and the workspace. Threads: any.
  */
 #ifndef RT_BASE_SORT_H
 #define RT_BASE_SORT_H
@@ -10,8 +10,8 @@
 
 #include "runtime/base/check.h"
 
-/* The number of elements that are sorted or merged between two checks, which takes a few
- * milliseconds. */
+/* The number of elements that are sorted or merged between two checks. Sorting or merging this
+ * number of elements takes a few milliseconds. */
 enum { RT_SORT_RUN = 1 << 14 };
 
 /*

@@ -6,8 +6,8 @@
 
 #include "runtime/base/arena.h"
 
-/* Drops the last UTF-8 character of a truncated text of n bytes, because truncation may have cut
- * it. Keeps a last character of one byte. */
+/* Removes the last character of a truncated text of n bytes if it is a UTF-8 character of several
+ * bytes, because truncation may have cut it. */
 static void end_at_character(char *text, size_t n)
 {
     size_t last = n;

@@ -48,7 +48,7 @@ enum rt_status {
 struct rt_arena;
 
 /*
- * An error, which must be zeroed before use ({0}). `arena`, if set, holds a message that is too
+ * An error, which must be zeroed before use ({0}). `arena`, if set, stores a message that is too
  * long for `msg`; without an arena, the message is truncated. An rt_error is plain data and may be
  * copied while its arena exists. Every message is truncated at RT_MAX_ERROR_BYTES, because it may
  * contain names of any length from models and clients.

@@ -81,8 +81,8 @@ static void *thread_main(void *p)
     struct start s = *(struct start *)p;
     free(p);
     pthread_setname_np(pthread_self(), s.name);
-    /* No thread is ever cancelled. The asynchronous cancel type is set once. The C library then
-     * need not set and restore it around every system call that may block. */
+    /* No thread is ever cancelled. If the cancel type is asynchronous, the C library need not set
+     * and restore the cancel type around every system call that may block. */
     int ignored;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ignored);
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &ignored);

@@ -32,7 +32,7 @@ struct RT_CAPABILITY("mutex") rt_mutex {
     }
 
 struct rt_cond {
-    pthread_cond_t c; /* only rt_cond_init initialises this, because it selects CLOCK_MONOTONIC */
+    pthread_cond_t c; /* initialised only by rt_cond_init, which selects CLOCK_MONOTONIC */
 };
 
 void rt_mutex_init(struct rt_mutex *mu);

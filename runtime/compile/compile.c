@@ -31,10 +31,7 @@ int rt_session_compile(struct rt_session *s)
         if (rt_specialisation_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
             adopt(s, l);
         else
-            rt_pending_compilation_refuse(s,
-                                          /* Tier 0 keeps running these shapes, and reports any
-                                           * error. */
-                                          w);
+            rt_pending_compilation_refuse(s, w); /* Runs in tier 0 report the error. */
         rt_pending_compilation_free(w);
     }
     rt_restore_subnormals(before);

@@ -15,7 +15,7 @@
 #include "runtime/plan/specialisation.h"
 
 /* Creates a specialisation of the segment that begins at node `begin`, for the given live values.
- * The specialisation holds a copy of `live`, in which this function sets `patch` and `n_patch`. */
+ * The specialisation has a copy of `live`, in which this function sets `patch` and `n_patch`. */
 enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct rt_live *live,
                                      int n_live, struct rt_specialisation **out,
                                      struct rt_error *err);

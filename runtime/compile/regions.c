@@ -63,8 +63,8 @@ static void note_readers(struct work *w, int i)
     }
 }
 
-/* Finds the values that leave their region: those that the host or another region reads, and those
- * that must be in a slot, or that have a view in a slot. */
+/* Finds the values that leave their region. A value leaves its region if the host or another region
+ * reads the value, or if the value or a view of it must be in a slot. */
 static void find_leaving(struct work *w)
 {
     for (int i = w->begin; i < w->end; i++) {
@@ -209,7 +209,7 @@ static enum rt_status add_input(struct building *b, int i, int k)
         st = bring_in(b, root);
         extent = x->copy;
     }
-    b->r->arg[a].data = (void *)(uintptr_t)extent; // NOLINT: `data` is the index of an extent
+    b->r->arg[a].data = (void *)(uintptr_t)extent; // NOLINT: `data` stores an extent's index
     return st;
 }
 
@@ -287,7 +287,8 @@ enum rt_status sp_add_region(struct work *w, int region)
     }
     if (!st)
         st = add_outputs(&b);
-    /* Views of the region's values refer to the separate tensors made by the region. */
+    /* Sets the slots of the views among the region's nodes. A view refers to the separate tensor
+     * that the region makes of the viewed value. */
     for (int i = nodes.first; i <= nodes.last && !st; i++) {
         const enum role role = (enum role)w->role[i - w->begin];
         if ((role == VIEW || role == EVALUATED) && w->value[sp_node(w, i)->first_value].slot)

@@ -46,8 +46,9 @@ struct value {
     bool fetched; /* whether the value is a fetch of a callable's plan */
     int region;
     /* `leaves` states whether the value is needed outside the region that makes it. `to_host`
-     * states whether the host certainly reads the value's bytes outside that region, and `stays`
-     * whether anything else may read the bytes there. */
+     * states whether the host certainly reads the value's bytes. `stays` states whether the bytes
+     * must stay in the accelerator's memory, because another region or a later node may read
+     * them. */
     bool leaves, to_host, stays;
     /* Extent of the value's copy in the block of region `copied_to`, or -1 if there is no copy.
      * `copied_to` is the last region that copied the value. */
@@ -111,7 +112,8 @@ enum rt_status sp_add_extent(struct work *w, bool on_device, size_t bytes, int f
 enum sp_need { SP_REFERENCE, SP_COMPUTED_BYTES, SP_BYTES };
 enum rt_status sp_add_arg(struct work *w, int v, bool is_out, enum sp_need need);
 enum rt_status sp_add_step(struct work *w, int i, enum rt_step_kind kind, struct rt_step **out);
-/* Adds a step that makes the slot of a view, output o of node i, refer to the viewed value. */
+/* Adds a step for node i, which is a view. The step makes the slot of output 0 refer to the viewed
+ * value. */
 enum rt_status sp_add_ref(struct work *w, int i);
 /* Returns whether output o of node i may overwrite the input that `infer` names as its alias. Both
  * must be in `place`. If the result is true, the output takes over the input's extent, which is

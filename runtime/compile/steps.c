@@ -60,7 +60,7 @@ enum rt_status sp_add_arg(struct work *w, int v, bool is_out, enum sp_need need)
         l->arg_kind[l->n_args] = RT_ARG_CONST;
         break;
     case ACTIVATION:
-        t->data = (void *)(uintptr_t)root->extent; // NOLINT: `data` is the index of an extent
+        t->data = (void *)(uintptr_t)root->extent; // NOLINT: `data` stores an extent's index
         l->arg_kind[l->n_args] = RT_ARG_ACTIVATION;
         break;
     case SLOT:
@@ -314,8 +314,8 @@ static enum rt_status sort_by_step(struct work *w)
     return RT_OK;
 }
 
-/* Sorts the patches so that the patches of each step or live value are adjacent, and sets the range
- * of each. */
+/* Sorts the patches so that the patches of each step or live value are adjacent. Sets the range of
+ * patches of each step and live value. */
 static enum rt_status assign_patches(struct work *w)
 {
     struct rt_specialisation *l = w->l;

@@ -31,9 +31,9 @@ struct rt_attr_reader {
     /* The function reference whose attributes replace placeholders, or NULL if a placeholder is an
      * error. */
     const struct rt_func_ref *with;
-    /* The remaining number of bytes by which all tensors together may exceed the values in their
-     * messages. The limit is needed because a message of a few bytes can expand to gigabytes of one
-     * repeated value. */
+    /* Number of bytes to which repeated values may still expand, for all tensors together. The
+     * limit is needed because a message of a few bytes can expand to gigabytes of one repeated
+     * value. */
     size_t *splat_left;
     /* The check that long loops call. A loop ends if the check fails. May be NULL. */
     const struct rt_check *check;
@@ -53,7 +53,7 @@ enum rt_status rt_attr_default(const struct rt_attr_reader *r, const struct rt_a
  * is TensorFlow's. */
 enum rt_status rt_attr_check(const struct rt_attr_reader *r, const struct rt_attr_schema *s,
                              const struct rt_attr *a, struct rt_error *err);
-const char *rt_attr_type_name(int type); /* returns a name like "list(int)" */
+const char *rt_attr_type_name(int type); /* returns the name of a type, such as "list(int)" */
 void rt_attr_drop(struct rt_held_tensor *held);
 
 #endif

@@ -38,7 +38,7 @@ struct rt_buffer {
     /* The pool that counts the buffer and to which the buffer returns, or NULL if free() frees the
      * buffer. rt_buffer_move may change the pool while other threads share the buffer. */
     _Atomic(struct rt_pool *) pool;
-    struct rt_device *device; /* device that holds the bytes, or NULL for host memory */
+    struct rt_device *device; /* device that stores the bytes, or NULL for host memory */
     void *owner;              /* used by `release` and `load` of a foreign or lazy buffer */
     /* frees a foreign or lazy buffer's `owner`, and the buffer's device memory */
     void (*release)(struct rt_buffer *b);

@@ -1,8 +1,8 @@
 /*
- * Copies of large tensors that a check may stop. Copying a gigabyte into newly allocated memory
- * takes up to a second.
+ * Copies large tensors, and calls a check that may stop the copy. Copying a gigabyte into newly
+ * allocated memory takes up to a second.
  *
- * Owner: the caller owns the copy. Threads: as of tensors (tensor.h).
+ * Owner: the caller owns the copy. Threads: as for tensors (tensor.h).
  */
 #ifndef RT_CORE_COPY_H
 #define RT_CORE_COPY_H
@@ -12,7 +12,7 @@
 #include "runtime/core/tensor.h"
 
 /* Copies n elements as rt_copy_elements does, but calls `check` regularly. If `check` fails,
- * returns its status; some elements are copied then. `check` may be NULL. */
+ * returns its status; some elements may have been copied. `check` may be NULL. */
 enum rt_status rt_copy_elements_checked(enum rt_dtype dtype, void *dst, const void *src, int64_t n,
                                         const struct rt_check *check, struct rt_error *err);
 /* Copies `src` as rt_tensor_copy does, but fails if `check` fails while `src` is loaded or

@@ -25,7 +25,7 @@
 /* the device of kernels that run on the host (rt_kernel.device) */
 #define RT_CPU "CPU"
 
-/* A step of a region, bound to the block of a stream. `run` holds addresses in the accelerator's
+/* A step of a region, bound to the block of a stream. `run` contains addresses in the accelerator's
  * memory for inputs, outputs and scratch memory. */
 struct rt_region_step {
     const struct rt_kernel *kernel;
@@ -36,15 +36,15 @@ struct rt_region_step {
 struct rt_region_steps {
     struct rt_region_step *step;
     int n;
-    /* Data with which the accelerator runs the steps again faster, such as a CUDA graph. NULL
-     * before the first run. Freed by `forget`. */
+    /* Data, such as a CUDA graph, with which the accelerator repeats the steps faster. NULL before
+     * the first run. Freed by `forget`. */
     void *recorded;
 };
 
 enum rt_copy_kind {
     RT_COPY_IN,    /* from the host to the accelerator */
     RT_COPY_OUT,   /* from the accelerator to the host */
-    RT_COPY_WITHIN /* within the accelerator's memory */
+    RT_COPY_WITHIN /* from one address of the accelerator's memory to another */
 };
 
 enum { RT_MAX_STREAMS = 8, RT_MAX_ACCELERATORS = 16 };
@@ -121,7 +121,7 @@ struct rt_accelerator_options {
     const char *which;
     int n_streams;          /* number of streams of each accelerator, between 1 and
                              * RT_MAX_STREAMS */
-    double memory_fraction; /* share of the memory that may be used; 0 for all of it */
+    double memory_fraction; /* fraction of the memory that sessions may use; 0 means all memory */
     /* Whether matmuls and convolutions keep the precision of float32. Otherwise, the accelerator
      * may round their inputs to TF32, which is faster. */
     bool full_precision;
@@ -138,9 +138,9 @@ typedef enum rt_status rt_accelerators_open(struct rt_accelerators *out,
                                             struct rt_error *err);
 
 /* rt_device_begin prepares the streams of an accelerator and the accounts of its memory. Sessions
- * may use `limit` bytes of the memory, or all of it if `limit` is 0. Returns false if memory runs
- * out. rt_device_end frees the streams, the accounts, and the memory that the streams and the cache
- * hold. */
+ * may use `limit` bytes of the memory, or the complete memory if `limit` is 0. rt_device_begin
+ * returns false if memory runs out. rt_device_end frees the streams, the accounts, and the memory
+ * of the streams and of the cache. */
 bool rt_device_begin(struct rt_device *d, size_t limit);
 void rt_device_end(struct rt_device *d);
 /* Marks the accelerator as failed and calls on_failure. Does nothing if the accelerator is already

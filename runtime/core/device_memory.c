@@ -92,7 +92,8 @@ static void *take_cached(struct rt_device_budget *b, int class, size_t bytes)
     return address;
 }
 
-/* Adds to the count of a use. Returns false if the limit would be exceeded. */
+/* Adds `bytes` to the number of bytes counted for `use`. Returns false if the limit on the sum of
+ * all counts would be exceeded. */
 static bool charge(struct rt_device_budget *b, enum rt_device_use use, size_t bytes)
 {
     rt_mutex_lock(&b->mu);

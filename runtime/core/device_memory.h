@@ -44,8 +44,8 @@ struct rt_device_counts {
 };
 struct rt_device_counts rt_device_counts(struct rt_device *d);
 
-/* For device.c. rt_device_budget_begin returns false if memory runs out, after freeing what it has
- * made. */
+/* Only device.c calls these functions. rt_device_budget_begin returns false if memory runs out,
+ * after freeing what it has made. */
 bool rt_device_budget_begin(struct rt_device *d, size_t limit);
 void rt_device_budget_end(struct rt_device *d);
 

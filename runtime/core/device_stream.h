@@ -26,7 +26,7 @@ enum rt_status rt_stream_take(struct rt_device *d, size_t bytes, const struct rt
 /* Gives a stream back. The caller must have waited for all its work. */
 void rt_stream_give(struct rt_device *d, const struct rt_stream *stream);
 
-/* For device.c. These functions make and free the streams' state and blocks. */
+/* Only device.c calls these functions. They make and free the streams' state and blocks. */
 bool rt_device_streams_begin(struct rt_device *d);
 void rt_device_streams_end(struct rt_device *d);
 

@@ -1,6 +1,6 @@
 /*
- * Detects when malloc may hold a large amount of freed memory. Small blocks that are freed together
- * stay in malloc's arenas until malloc_trim returns them to the system.
+ * Detects when malloc may retain a large amount of freed memory. Small blocks that are freed
+ * together stay in malloc's arenas until malloc_trim returns them to the system.
  *
  * Threads: any.
  */

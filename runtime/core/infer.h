@@ -2,8 +2,8 @@
  * The functions that the compiler calls for an op: shape inference, and row rules for batching.
  * Both use only properties of a node's tensors that are known before the node has run.
  *
- * Owner: everything that these structs point to belongs to the caller.
- * Threads: any; infer functions and row rules are pure.
+ * Owner: all data to which the structs of this header point belongs to the caller. Threads: any;
+ * infer functions and row rules are pure.
  */
 #ifndef RT_INFER_H
 #define RT_INFER_H

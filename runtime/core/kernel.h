@@ -86,7 +86,7 @@ struct rt_kernel {
      * the highest rank is tried first. If its `prepare` returns RT_FAILED_PRECONDITION, the next
      * kernel is tried. If `can` is NULL, the rank is 1. */
     int (*can)(const struct rt_prep *p);
-    enum rt_status (*prepare)(struct rt_prep *p, void **state); /* NULL if not needed */
+    enum rt_status (*prepare)(struct rt_prep *p, void **state); /* may be NULL */
     enum rt_status (*run)(struct rt_run *r);
     /* Sets err for an invalid input that the kernel's code on the accelerator has found during a
      * run. The kernel defines the meaning of `value` and `position`. `explain` is NULL if the code

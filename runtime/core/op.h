@@ -65,8 +65,8 @@ struct rt_op {
      * `slot_kind` and `make` are set for ops that make the handle of a session's resource
      * (VarHandleOp, HashTableV2, VariableV2). These ops have no kernel. The session calls `make`
      * once for each key (slot_kind, container, shared_name or node name), and the compiler folds
-     * the handle to a constant. `in` holds the node's inputs, which must be loaded constants. The
-     * caller of `make` owns the reference in *out.
+     * the handle to a constant. `in` contains the node's inputs, which must be loaded constants.
+     * The caller of `make` owns the reference in *out.
      */
     const char *slot_kind;
     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
@@ -85,9 +85,9 @@ struct rt_op {
     bool is_gather;
     /*
      * Returns the number of floating-point operations of a run, or 0 if it is not known; a
-     * multiplication and an addition count as two. `in` holds the shapes of the first n_in inputs,
-     * where n_in is at least 2 and at most RT_FLOPS_INPUTS. `out` is the shape of output 0. A rank
-     * may be -1. `flops` is NULL for ops whose time is not spent in arithmetic.
+     * multiplication and an addition count as two. `in` contains the shapes of the first n_in
+     * inputs, where n_in is at least 2 and at most RT_FLOPS_INPUTS. `out` is the shape of output 0.
+     * A rank may be -1. `flops` is NULL for ops whose time is not spent in arithmetic.
      */
     double (*flops)(const struct rt_node *n, const struct rt_shape *in, int n_in,
                     const struct rt_shape *out);

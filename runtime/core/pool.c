@@ -1,8 +1,8 @@
 /*
- * Heap buffers and the pools that recycle them. A block is one allocation that holds the buffer's
- * header and its data. Freed blocks of any size are kept in one list per size class, because page
- * faults, not malloc, make new memory expensive. Size classes are a quarter of a power of two
- * apart, so at most a fifth of a block is unused. Unused pages are never touched.
+ * Heap buffers and the pools that recycle them. A block is one allocation that contains the
+ * buffer's header and its data. Freed blocks of any size are kept in one list per size class,
+ * because page faults, not malloc, make new memory expensive. Size classes are a quarter of a power
+ * of two apart, so at most a fifth of a block is unused. Unused pages are never touched.
  */
 #include <stdio.h>
 #include <stdlib.h>

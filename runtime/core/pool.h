@@ -3,8 +3,8 @@
  * count the memory that models retain in variables and tables.
  *
  * Owner: a pool has a reference count and lives until its last block has been returned. Threads:
- * blocks may be freed on any thread. A function that only one thread at a time may call says so in
- * its comment.
+ * blocks may be freed on any thread. If only one thread at a time may call a function, its comment
+ * states this.
  */
 #ifndef RT_POOL_H
 #define RT_POOL_H
@@ -15,12 +15,12 @@
 
 #include "runtime/base/status.h"
 
-/* A limit on the total number of bytes that several pools hold. A budget outlives its pools. Its
- * owner sets `limit` and zeroes the other members. */
+/* A limit on the total number of bytes that several pools have reserved. A budget outlives its
+ * pools. Its owner sets `limit` and zeroes the other members. */
 struct rt_budget {
     atomic_size_t used;
     size_t limit;
-    /* list of the budget's pools; only pool.c uses it and has_surplus */
+    /* list of the budget's pools; only pool.c uses `sharing` and has_surplus */
     struct rt_pool *sharing;
     /* Whether a pool may have reserved more than it uses. If false, no pool can return bytes to the
      * budget. */
@@ -55,9 +55,9 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes);
 size_t *rt_pool_reserved(struct rt_pool *p);
 void rt_pool_begin(struct rt_pool *p);
 size_t rt_pool_end(struct rt_pool *p, size_t least);
-/* Counts memory that a run holds outside tensors. If the limit or the budget is exceeded, fails
- * with RT_RESOURCE_EXHAUSTED; `err` then names `what` (including an article: "a list"), the sizes
- * and the flag that sets the limit. Called by one thread at a time. */
+/* Counts memory that a run uses outside tensors. If the limit or the budget is exceeded, fails with
+ * RT_RESOURCE_EXHAUSTED; `err` then names `what` (including an article: "a list"), the sizes and
+ * the flag that sets the limit. Called by one thread at a time. */
 enum rt_status rt_pool_charge(struct rt_pool *p, size_t bytes, const char *what,
                               struct rt_error *err);
 void rt_pool_discharge(struct rt_pool *p, size_t bytes);
@@ -67,8 +67,8 @@ enum rt_status rt_pool_hold(struct rt_pool *p, size_t bytes, size_t credit, cons
                             struct rt_error *err);
 void rt_pool_release(struct rt_pool *p, size_t bytes);
 /* Allocates n zeroed bytes outside tensors. The pool counts these bytes until rt_pool_free. Any
- * thread may free them. Returns NULL on failure; err then names `what` (including an article), the
- * sizes and the flag that sets the limit. */
+ * thread may free the bytes. Returns NULL on failure; err then names `what` (including an article),
+ * the sizes and the flag that sets the limit. */
 void *rt_pool_alloc(struct rt_pool *p, size_t n, const char *what, struct rt_error *err);
 void rt_pool_free(void *p); /* does nothing if `p` is NULL */
 /*

@@ -44,7 +44,7 @@ const struct rt_kernel *const *rt_registry_kernels(const struct rt_registry *r, 
                                                    int *n);
 bool rt_kernel_takes(const struct rt_kernel *k, const struct rt_node *n);
 /* Returns RT_OK if a kernel on `device` accepts the node's types. Otherwise returns
- * RT_UNIMPLEMENTED, with an error message that says what is missing: the op, any kernel for the
+ * RT_UNIMPLEMENTED, with an error message that reports what is missing: the op, any kernel for the
  * types, or a kernel for the types on this device. */
 enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_node *n,
                                    const char *device, struct rt_error *err);

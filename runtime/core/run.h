@@ -106,8 +106,8 @@ uint64_t rt_run_entropy(struct rt_run *r);
 void rt_run_parallel(struct rt_run *r, int64_t n, void (*shard)(void *arg, int64_t i), void *arg);
 int rt_run_width(const struct rt_run *r);
 /*
- * Waits until `c` is signalled, but only for some milliseconds. `mu` guards the condition and is
- * held by the caller, which tests its condition again after each call. Fails with RT_CANCELLED or
+ * Waits until `c` is signalled, but at most 50 ms. The caller must hold `mu`, which guards the
+ * condition, and must test the condition again after each call. Fails with RT_CANCELLED or
  * RT_DEADLINE_EXCEEDED if the run has been cancelled or its deadline has passed, and with
  * RT_RESOURCE_EXHAUSTED if too many runs wait (rt_run_options.on_wait). `mu` may be released and
  * locked again even if the call fails. Only ops with the effect RT_BLOCKS may wait.
@@ -116,8 +116,7 @@ struct rt_cond;
 struct rt_mutex;
 enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex *mu);
 /* Called before the first wait of a run, on the run's thread, with no lock held. The caller of the
- * run then no longer counts the run among those that occupy a core. If the hook fails, the run
- * ends. */
+ * run then no longer counts a core for this run. If the hook fails, the run ends. */
 struct rt_wait_hook {
     enum rt_status (*begin)(void *arg, struct rt_error *err);
     void *arg;

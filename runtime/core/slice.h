@@ -43,8 +43,8 @@ void rt_slice_key(struct rt_bytes *out, struct rt_span name, const struct rt_sli
 int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b);
 
 /*
- * Copies the intersection of two resolved slices of one tensor from `src`, which holds slice
- * `have`, to `dst`, which holds slice `want`. Sets *n_copied to the number of elements copied.
+ * Copies the intersection of two resolved slices of one tensor from `src`, the elements of slice
+ * `have`, to `dst`, the elements of slice `want`. Sets *n_copied to the number of elements copied.
  * Supports plain types only. Calls `check` after each megabyte, and returns its status if it fails.
  * `check` may be NULL.
  */

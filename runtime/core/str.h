@@ -18,7 +18,7 @@
 struct rt_pool;
 
 /*
- * A text holds the bytes of a string that does not fit into its element. It is immutable once
+ * A text stores the bytes of a string that does not fit into its element. A text is immutable once
  * written. Copies of the element share the text, which is freed when no element refers to it any
  * more. If `pool` is not NULL, the text counts against the pool's limit.
  */
@@ -33,7 +33,7 @@ struct rt_text {
 
 /*
  * An element of a string tensor. An all-zero element is the empty string. Up to 15 bytes are stored
- * in the element itself; a longer string is in a text, to which the element holds a reference.
+ * in the element itself; a longer string is in a text, to which the element has a reference.
  * Assignment only moves a string, so the source must be zeroed afterwards. rt_str_copy copies a
  * string.
  */

@@ -224,8 +224,8 @@ enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err)
 enum rt_status rt_tensor_load_checked(struct rt_tensor *t, const struct rt_check *check,
                                       struct rt_error *err)
 {
-    /* All buffers share 16 locks, which saves a lock in each buffer. If two buffers share a lock,
-     * loading one may wait for loading the other. */
+    /* All buffers share 16 locks, so that a buffer needs no lock of its own. If two buffers share a
+     * lock, a load of one buffer may wait for a load of the other buffer. */
     enum { N_LOCKS = 16 };
     static struct rt_mutex locks[N_LOCKS] = {
         RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT, RT_MUTEX_INIT,

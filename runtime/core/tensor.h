@@ -86,8 +86,8 @@ enum rt_status rt_tensor_new_checked(struct rt_tensor *t, struct rt_pool *pool, 
 /* overwrites *dst, which need not be valid */
 void rt_tensor_ref(struct rt_tensor *dst, const struct rt_tensor *src);
 void rt_tensor_clear(struct rt_tensor *t); /* drops the reference and zeroes *t */
-/* Returns whether *t may be written: its bytes are on the host and not foreign, and *t holds the
- * only reference to them. */
+/* Returns whether *t may be written: its bytes are on the host, are not foreign, and have no
+ * reference except that of *t. */
 bool rt_tensor_is_sole(const struct rt_tensor *t);
 /* Loads a lazy tensor and sets t->data. All tensors that share the buffer are loaded once. */
 enum rt_status rt_tensor_load(struct rt_tensor *t, struct rt_error *err);

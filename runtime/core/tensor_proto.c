@@ -28,7 +28,8 @@ enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *r
     return RT_OK;
 }
 
-/* The n typed values of a TensorProto at `p`, in the representation `form`. */
+/* The typed values of a TensorProto: n values, which begin at `p` and have the representation
+ * `form`. */
 struct values {
     const void *p;
     size_t n;
@@ -299,7 +300,8 @@ static enum rt_status from_message(const Tensorflow__TensorProto *p, enum rt_dty
     struct rt_error why = {0};
     enum rt_status st = RT_OK;
 
-    /* rt_tensor_from_proto would refuse handles too, but for a different reason. */
+    /* rt_tensor_from_proto would also refuse handles, but its error message would not report the
+     * wrong type. */
     if (dtype == RT_RESOURCE || dtype == RT_VARIANT)
         st = check_type(dtype, want, err);
     if (st)

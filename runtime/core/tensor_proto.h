@@ -1,7 +1,7 @@
 /*
- * Reads a tensor from a TensorProto, by TensorFlow's rules. tensor_content, if present, holds the
- * tensor's bytes. Otherwise, the field of typed values holds the elements, and the last value is
- * repeated for missing elements. If there is no value, all elements are zero.
+ * Reads a tensor from a TensorProto, by TensorFlow's rules. tensor_content, if present, contains
+ * the tensor's bytes. Otherwise, the field of typed values contains the elements, and the last
+ * value is repeated for missing elements. If there is no value, all elements are zero.
  */
 #ifndef RT_TENSOR_PROTO_H
 #define RT_TENSOR_PROTO_H

@@ -23,7 +23,7 @@ struct rt_aliases {
     /* `alias_of == k + 1` refers to `variable[k]`; the list holds a reference to each variable */
     struct rt_variable **variable;
     int n, capacity;
-    bool is_needed; /* whether the run writes ref variables; if not, the list stays empty */
+    bool is_needed; /* whether the run writes ref variables; if not, `variable` stays empty */
 };
 
 /* Reads a ref variable as rt_variable_read does. If the run writes ref variables, *out is an alias

@@ -1,6 +1,6 @@
 /*
  * Implements contexts. While a run uses a context, the run's pool counts the context's scratch
- * memory. An idle context stays with its plan for the next run, if the idle cache has enough free
+ * memory. A plan retains an idle context for its next run, if the idle cache has enough free
  * capacity (idle_cache.h).
  */
 #include <stdlib.h>

@@ -63,8 +63,8 @@ static enum rt_status make_outputs(struct rt_context *c, const struct rt_plan_st
         if (a >= 0 && a < n->n_in && a < 64 && (last_use >> a & 1) && may_take(&in[a]) &&
             rt_dtype_is_plain(d) && rt_prepared_bytes(p, o, &bytes) &&
             bytes == rt_tensor_bytes(&in[a])) {
-            /* The output takes over the input's reference to the buffer. The input's data pointer
-             * stays valid, because the output keeps the buffer. */
+            /* The output takes over the input's reference to the buffer, so the input's data
+             * pointer stays valid. */
             out[o] = in[a];
             in[a].buf = NULL;
             out[o].alias_of = 0;
@@ -237,7 +237,8 @@ static enum rt_status run_turns(struct rt_context *c, const struct rt_plan_step 
         rt_tensor_clear(&more);
         if (st || !yes)
             return st;
-        /* The body may take over the loop's values, because only the loop holds them. */
+        /* The body may take over the loop's values, because only the loop has references to
+         * them. */
         c->shared->moving = true;
         st = run_turn(c, n->sub[1], body, now, next, err);
         c->shared->moving = false;

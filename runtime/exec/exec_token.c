@@ -312,7 +312,8 @@ struct run {
     bool *kept_dead;
     struct node_state *node;
     struct frame_state *frame;
-    /* Ring buffer of the nodes that are ready to run. It holds each node at most once. */
+    /* Ring buffer of the nodes that are ready to run. The buffer contains each node at most
+     * once. */
     int *queue;
     int head, n_queued;
     int n_rounds;  /* number of iterations of the outermost frame that have begun */
@@ -537,8 +538,8 @@ static enum rt_status fail_at(const struct rt_plan_step *n, struct rt_error *err
     return rt_fail(err, old.code, "%s\n\t [[{{node %s}}]]", rt_error_text(&old), n->name);
 }
 
-/* Replaces a ref with the value of its variable, if the node expects a value. Used for Switch,
- * Merge and the loop nodes, which run no kernel. rt_exec_node does the same for all other nodes. */
+/* Replaces a ref with the value of its variable, if the node expects a value. Switch, Merge and
+ * loop nodes need this function, because they do not use rt_exec_node. */
 static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step *n, int k,
                                  struct rt_tensor *t, struct rt_error *err)
 {
@@ -626,8 +627,8 @@ static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uin
     } else {
         enum rt_status st = RT_OK;
         memset(out, 0, (size_t)n->n_out * sizeof *out);
-        /* The run may own the reference to an input handle. rt_exec_node would overwrite the handle
-         * with a borrowed value and leak the reference, so the value replaces the handle here. */
+        /* Replaces the handles that the run owns with the values of their variables. rt_exec_node
+         * does this for all other handles. */
         for (int k = 0; k < n->n_in && n->kind == PL_OP && n->def && !st; k++)
             if (k >= 64 || (ours >> k & 1))
                 st = follow_ref(r, n, k, &in[k], err);

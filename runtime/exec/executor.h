@@ -25,9 +25,10 @@ enum rt_status rt_exec_token(struct rt_context *c, struct rt_error *err);
 /* Prepares a plan for rt_exec_token. Called once, when the plan is made. */
 enum rt_status rt_token_prepare(struct rt_plan *p, struct rt_error *err);
 /*
- * Runs node i on its n_in inputs `in`, in which refs may still be handles. Bit k of last_use states
- * whether the node may take over input k; taking it over sets the input's `buf` to NULL. All other
- * inputs are borrowed. Fills the n_out tensors `out`, which must be zeroed.
+ * Runs node i on its n_in inputs `in`. An input that is a ref may be a handle; the function
+ * replaces it with the value of the variable while the node runs. Bit k of last_use states whether
+ * the node may take over input k; taking it over sets the input's `buf` to NULL. All other inputs
+ * are borrowed. Fills the n_out tensors `out`, which must be zeroed.
  *
  * Error messages end in " [[{{node NAME}}]]".
  */

@@ -5,8 +5,8 @@
 
 #include <stdlib.h>
 
-/* Minimum size in bytes of a large output. The deadline is checked after each large output, which
- * may take long to compute. */
+/* Minimum size in bytes of a large output. The deadline is checked after each large output, because
+ * computing a large output may take long. */
 enum { LARGE = 1 << 20 };
 
 /* Bit k of the result is set if the value of input k is the same in all runs of the node. */

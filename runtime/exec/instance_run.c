@@ -40,7 +40,8 @@ struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
     if (rt_context_scratch(c, &c->activations, &c->activation_capacity, f->spec->activation_bytes,
                            "a layout", &none) != RT_OK ||
         !rt_pool_has_capacity(c->shared->pool, f->spec->slot_bytes)) {
-        /* Without the instance, the segment runs node by node, which needs less memory at once. */
+        /* Without the instance, the segment runs node by node. Its values then need less memory at
+         * the same time. */
         rt_context_drop_scratch(c);
         rt_instance_free(c, f);
         return NULL;

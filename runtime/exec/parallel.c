@@ -250,8 +250,8 @@ static int call_helpers(struct rt_parallel *p, struct section *s, int pending)
     return n;
 }
 
-/* Cancels the calls that helpers have not accepted yet, because no shards are left for them. The
- * helpers may be waiting for cores that other threads occupy. */
+/* Cancels the calls that helpers have not accepted yet. No shards are left for these helpers, and
+ * the helpers may be waiting for cores that other threads occupy. */
 static void call_off(struct rt_parallel *p, struct section *s)
 {
     for (int i = 0; i < p->n_helpers; i++) {

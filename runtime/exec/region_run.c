@@ -135,7 +135,7 @@ static enum rt_status copy_out(struct region_run *x, const struct rt_crossing *o
     return rt_device_tensor_enqueue_load(t, x->stream, from->data, x->err);
 }
 
-/* Makes the bytes that were copied to the host available. */
+/* Marks the tensors whose bytes have been copied to the host as loaded. */
 static void finish_out(struct region_run *x)
 {
     for (int k = 0; k < x->r->n_out; k++) {
@@ -146,7 +146,8 @@ static void finish_out(struct region_run *x)
     }
 }
 
-/* Waits until the stream has done all its work, including the steps. Returns the first failure. */
+/* Waits until the stream has done all its work, including the region's steps. Returns the first
+ * failure. */
 static enum rt_status wait(struct region_run *x, enum rt_status st,
                            const struct rt_region_step *failed)
 {

@@ -10,8 +10,8 @@
 #include "runtime/plan/specialisation.h"
 
 /* Runs a region of specialisation `l` on a stream of the accelerator, and waits until the region
- * has finished. `arg` holds the arguments of the specialisation's execution instance. The region's
- * outputs are stored in the context's values. */
+ * has finished. `arg` contains the arguments of the specialisation's execution instance. The
+ * region's outputs are stored in the context's values. */
 enum rt_status rt_region_run(struct rt_context *c, const struct rt_specialisation *l,
                              struct rt_region *r, const struct rt_tensor *arg,
                              struct rt_error *err);

@@ -46,7 +46,7 @@ enum rt_status rt_out_object(struct rt_run *r, int k, struct rt_object *o)
     rt_tensor_clear(&r->out[k]);
     enum rt_dtype d = (enum rt_dtype)r->node->out_dtype[k];
     if (d != RT_VARIANT)
-        d = RT_RESOURCE; /* A ref output holds a handle, whatever its declared dtype. */
+        d = RT_RESOURCE; /* A ref output contains a handle, whatever its declared dtype. */
     enum rt_status st = rt_tensor_object(&r->out[k], rt_run_pool(r), d, o, r->err);
     if (st)
         rt_object_unref(o);

@@ -12,8 +12,8 @@
 #include "runtime/session/resource.h"
 #include "runtime/session/session_internal.h"
 
-/* Minimum size in bytes of a large output. The deadline is checked after each large output, which
- * may take long to compute. */
+/* Minimum size in bytes of a large output. The deadline is checked after each large output, because
+ * computing a large output may take long. */
 enum { LARGE = 1 << 20 };
 
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,

@@ -18,8 +18,8 @@ enum {
     MAX_SESSION_BYTES = 256 << 20,
     /*
      * Maximum number of specialisations of all sessions that share an idle cache. The idle cache
-     * also limits their total size. A session may exceed the first limit with up to
-     * LEAST_PER_SESSION specialisations, and the second limit with up to LEAST_SESSION_BYTES bytes.
+     * also limits their total size. Regardless of both limits, each session may have
+     * LEAST_PER_SESSION specialisations, and specialisations of LEAST_SESSION_BYTES bytes in total.
      */
     MAX_IN_ALL = 2048,
     LEAST_PER_SESSION = 16,

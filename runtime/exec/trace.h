@@ -1,6 +1,6 @@
 /*
  * The trace of one run, made on request. It lists each node that ran, with its times and the shapes
- * of its outputs. It also holds the plan's graph after functions have been inlined and constants
+ * of its outputs. It also contains the plan's graph after functions have been inlined and constants
  * folded.
  *
  * Owner: the caller of rt_callable_run, which creates the arena for the trace and zeroes all other

@@ -119,8 +119,9 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
 /*
  * Merges several checkpoints into one by moving their shards. The slices of a tensor are combined
  * under the tensor's name. If `delete_dirs` is true, also removes the directories of the old
- * prefixes that have become empty. If the check of `run` fails, moves no shard and returns the
- * check's status. The pool of `run` counts the memory of the merged index. `run` may be NULL.
+ * prefixes if these directories have become empty. If the check of `run` fails, moves no shard and
+ * returns the check's status. The pool of `run` counts the memory of the merged index. `run` may be
+ * NULL.
  */
 enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const char *destination,
                                    bool delete_dirs, const struct rt_checkpoint_run *run,

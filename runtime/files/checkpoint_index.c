@@ -30,7 +30,7 @@ enum {
 struct reader {
     struct rt_checkpoint *c;
     const struct rt_check *check; /* check of the run; may be NULL */
-    size_t name_bytes; /* total size in bytes that the names of the remaining entries may have */
+    size_t name_bytes;            /* number of bytes that the names of further entries may occupy */
     /* The members below are set only if entries are measured. */
     int64_t *weight_bytes;
     int64_t *shard_size; /* shard sizes (rt_bundle_check_file); allocated by read_header */

@@ -62,7 +62,8 @@ struct rt_checkpoint {
 /* ---- checkpoint.c ---- */
 
 /* Opens the index file `path`. Sets *info to the result of fstat. Sets *source to a source that
- * reads the file and keeps the pointers `fd` and `run`. On RT_OK, the caller must close *fd. */
+ * reads the file; the source stores the pointers `fd` and `run`. On RT_OK, the caller must close
+ * *fd. */
 enum rt_status rt_bundle_open_index(const char *path, const struct rt_checkpoint_run *run, int *fd,
                                     struct stat *info, struct rt_sstable_source *source,
                                     struct rt_error *err);
@@ -83,16 +84,17 @@ enum rt_status rt_bundle_measure(const char *prefix, const struct rt_sstable_sou
 /* size in bytes of the windows in which plain tensors are read */
 enum { RT_BUNDLE_WINDOW = 1 << 20 };
 
-/* Checks that the entry lies inside its shard. `size` holds the file size of each shard, or -1 for
- * a shard without a checked entry. */
+/* Checks that the entry lies inside its shard. `size` contains the file size of each shard, or -1
+ * for a shard without a checked entry. */
 enum rt_status rt_bundle_check_file(const struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                     int64_t *size, struct rt_error *err);
 /*
  * Opens the entry's shard unless it is kept open, and checks that the entry lies inside it. On
- * RT_OK, the caller must pass *fd to rt_bundle_close_shard. Returns RT_DATA_LOSS if the path names
- * another file than before, or if the file has been modified. All checkpoints together keep at most
- * 1,024 shards open, and at most an eighth of RLIMIT_NOFILE, because a model may have 100,000
- * shards and connections need descriptors too. Any other shard is opened for each call.
+ * RT_OK, the caller must pass *fd to rt_bundle_close_shard. Returns RT_DATA_LOSS if the path no
+ * longer names the file that was first opened, or if the file has been modified. All checkpoints
+ * together keep at most 1,024 shards open, and at most an eighth of RLIMIT_NOFILE, because a model
+ * may have 100,000 shards and connections need descriptors too. A shard beyond these limits is
+ * opened for each call.
  */
 enum rt_status rt_bundle_open_shard(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                     int *fd, struct rt_error *err);

@@ -185,7 +185,7 @@ static enum rt_status take(struct reader *r, void *dst, size_t n, uint32_t *crc,
 
 /* Reads the length of string i of n and makes the string with uninitialised bytes. Adds the length
  * to the checksum of the lengths, as an integer of 4 bytes (8 if needed) in the writer's byte
- * order. Subtracts the length from *unused, the number of bytes that strings may still have. */
+ * order. Subtracts the length from *unused, the number of bytes that further strings may occupy. */
 static enum rt_status take_length(struct reader *r, int64_t i, int64_t n, struct rt_str *dst,
                                   size_t *unused, uint32_t *crc, struct rt_error *err)
 {
@@ -212,7 +212,7 @@ static enum rt_status take_length(struct reader *r, int64_t i, int64_t n, struct
     return RT_OK;
 }
 
-/* Reads the checksum of the lengths, and compares it with `crc`. */
+/* Reads the checksum of the lengths, compares it with *crc, and adds its bytes to *crc. */
 static enum rt_status take_length_checksum(struct reader *r, uint32_t *crc, struct rt_error *err)
 {
     const uint32_t expected = rt_crc32c_mask(*crc);
@@ -236,8 +236,9 @@ static enum rt_status take_length_checksum(struct reader *r, uint32_t *crc, stru
 
 /*
  * Reads n strings from their stored bytes: the lengths of all strings as varints, the masked
- * checksum of the lengths, and the bytes of all strings. The entry's checksum covers the lengths in
- * the form that take_length adds, the stored checksum of the lengths, and the bytes of all strings.
+ * checksum of the lengths, and the bytes of all strings. The entry's checksum covers the lengths as
+ * integers of 4 or 8 bytes (take_length), the stored checksum of the lengths, and the bytes of all
+ * strings.
  */
 static enum rt_status take_strings(struct reader *r, struct rt_str *dst, int64_t n,
                                    struct rt_error *err)
@@ -332,7 +333,7 @@ static enum rt_status part_entry(const struct rt_checkpoint *c, const struct rt_
     return RT_OK;
 }
 
-/* A stored slice of a tensor, with the entry that holds its bytes. */
+/* A stored slice of a tensor, with the entry that describes its bytes. */
 struct stored {
     struct rt_slice part; /* the stored slice, with its lengths resolved (rt_slice_resolve) */
     const struct rt_bundle_entry *e;
@@ -341,8 +342,8 @@ struct stored {
 /*
  * Sets *n to the number of elements in which stored slice i of entry e overlaps `want`. If *n is
  * not 0, finds the slice's entry and checks its shard. `assemble` calls this function for all
- * slices before it allocates memory, so that an index cannot make it allocate more than the files
- * hold.
+ * slices before it allocates memory, so that an index cannot make it allocate more bytes than the
+ * files contain.
  */
 static enum rt_status stored_part(struct rt_checkpoint *c, const struct rt_bundle_entry *e, int i,
                                   const struct rt_slice *want, struct stored *out, int64_t *n,
@@ -367,7 +368,8 @@ static enum rt_status stored_part(struct rt_checkpoint *c, const struct rt_bundl
     return rt_bundle_check_shard(c, out->e, err);
 }
 
-/* Copies the overlap of stored slice s and slice `want` into tensor t, which holds `want`. */
+/* Copies the overlap of stored slice s and slice `want` into tensor t, whose elements are those of
+ * `want`. */
 static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
                                 const struct rt_checkpoint_run *run, const struct rt_slice *want,
                                 const struct rt_tensor *t, struct rt_error *err)

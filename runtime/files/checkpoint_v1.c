@@ -33,7 +33,7 @@ enum {
     CHECK_BYTES = 1 << 17, /* number of bytes of a list that are read between two calls of the run's
                             * check */
 };
-/* Field numbers in the messages of a list. */
+/* Field numbers in SavedTensorSlices, SavedTensorSliceMeta, SavedSliceMeta and VersionDef. */
 enum {
     SLICES_META = 1,
     META_TENSOR = 1,
@@ -65,7 +65,7 @@ struct rt_checkpoint_v1 {
     char *pattern;
     int n_files, capacity;
     struct file *file;
-    struct rt_arena *arena; /* holds every struct place, and the entries */
+    struct rt_arena *arena; /* memory of each struct place, and of the bytes in its `meta` */
     struct rt_map by_name;  /* maps each tensor's name to the first struct place of the tensor */
     uint64_t bytes;
     struct rt_pool *pool; /* pool that counts `held` bytes for the lists; may be NULL */
@@ -508,8 +508,8 @@ static void free_meta(slice_meta *m, const struct rt_checkpoint_run *run, size_t
     rt_pool_release(rt_checkpoint_run_pool(run), held);
 }
 
-/* Reads a tensor's dtype and shape from one of its entries. Fails if they differ from those of
- * earlier entries. */
+/* Reads a tensor's dtype and shape from one of its entries. Fails if the dtype or the shape differs
+ * from that of an earlier entry. */
 static enum rt_status describe_entry(const struct rt_checkpoint_v1 *c, const slice_meta *m,
                                      bool is_first, struct wanted *w, struct rt_error *err)
 {
@@ -541,7 +541,7 @@ static enum rt_status describe_entry(const struct rt_checkpoint_v1 *c, const sli
 }
 
 /* Reads a tensor's dtype and shape from the files' lists of tensors. All files that list the tensor
- * must agree on both. */
+ * must agree on the dtype and the shape. */
 static enum rt_status describe(const struct rt_checkpoint_v1 *c, struct wanted *w,
                                struct rt_error *err)
 {

@@ -35,14 +35,14 @@ enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *
 enum rt_status rt_checkpoint_v1_over(struct rt_checkpoint_v1 **out, const char *name,
                                      const struct rt_sstable_source *source, struct rt_error *err);
 void rt_checkpoint_v1_close(struct rt_checkpoint_v1 *c); /* `c` may be NULL */
-/* Keeps a reference to the checkpoint until another checkpoint is kept or rt_checkpoint_v1_forget
- * is called. Called while a session is loaded, because early TensorFlow graphs often have a
- * RestoreV2 node for each variable, and these nodes run one after another. The runs of a served
- * session keep no checkpoint, because nothing would drop it and its list of tensors may take
- * gigabytes. */
+/* Retains a reference to the checkpoint until rt_checkpoint_v1_keep is called for another
+ * checkpoint, or rt_checkpoint_v1_forget is called. Called while a session is loaded, because early
+ * TensorFlow graphs often have a RestoreV2 node for each variable, and these nodes run one after
+ * another. Not called for the runs of a served session, because nothing would drop the reference,
+ * and the checkpoint's list of tensors may take gigabytes. */
 void rt_checkpoint_v1_keep(struct rt_checkpoint_v1 *c);
-/* Drops the kept checkpoint. Called when a session has been loaded or is freed, because no more
- * nodes will restore from the checkpoint. */
+/* Drops the reference that rt_checkpoint_v1_keep has retained. Called when a session has been
+ * loaded or is freed, because no further node will read the checkpoint. */
 void rt_checkpoint_v1_forget(void);
 
 int rt_checkpoint_v1_count(const struct rt_checkpoint_v1 *c);

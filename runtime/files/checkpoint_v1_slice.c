@@ -5,12 +5,12 @@
 #include "proto/wire.h"
 #include "runtime/core/str.h"
 
-/* numbers of the fields that lead to the values, and of tensor_content */
+/* field numbers of SavedTensorSlices.data, SavedSlice.data and TensorProto.tensor_content */
 enum { SLICES_DATA = 2, SLICE_DATA = 3, TENSOR_CONTENT = 4 };
 /* number of bytes of the message between two calls of the run's check */
 enum { CHECK_BYTES = 1 << 17 };
 
-/* The field of a TensorProto that holds the values of a dtype. */
+/* The field of a TensorProto that contains the values of a dtype. */
 struct form {
     uint32_t field;
     enum pb_wire_type wire; /* wire type of a value that is not packed */
@@ -20,7 +20,7 @@ struct decoder {
     struct form form;
     enum rt_dtype dtype;
     size_t size;     /* size of a value in memory, in bytes */
-    int64_t n, have; /* numbers of requested and of decoded values */
+    int64_t n, have; /* numbers of requested values and of decoded values */
     char *dst;
     bool has_data;
     struct rt_span content; /* the last tensor_content of the message */

@@ -4,7 +4,7 @@
  * need up to a minute and many times 2 GB of memory to unpack it. This decoder reads the values
  * from the serialized message instead, and regularly calls the run's check.
  *
- * Threads: the function keeps no state. Owner: the caller owns all memory.
+ * Threads: any. Owner: the caller owns all memory.
  */
 #ifndef RT_CHECKPOINT_V1_SLICE_H
 #define RT_CHECKPOINT_V1_SLICE_H

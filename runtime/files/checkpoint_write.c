@@ -108,8 +108,9 @@ static enum rt_status index_add(struct index *x, struct rt_span key, const Proto
     return RT_OK;
 }
 
-/* Adds the slices in `p` to those of tensor `name`. On success the index owns `p`. If the index
- * already has an entry with this name, moves the slices of `p` to that entry and frees `p`. */
+/* Adds the slices in `p` to the slices of tensor `name`. On success the index owns `p`. If the
+ * index already has an entry with this name, moves the slices of `p` to that entry and frees
+ * `p`. */
 static enum rt_status index_add_sliced(struct index *x, struct rt_span name,
                                        Tensorflow__BundleEntryProto *p, struct rt_error *err)
 {
@@ -527,7 +528,8 @@ static enum rt_status merge_entry(void *arg, struct rt_span key, struct rt_span 
                                   struct rt_error *err)
 {
     struct merge *m = arg;
-    /* Counts the unpacked message, which stays in memory if the tensor is stored as slices. */
+    /* Counts the memory of the unpacked message, because the message stays in memory if the tensor
+     * is stored as slices. */
     struct rt_check run;
     const struct rt_check *check = rt_checkpoint_run_as_check(m->x.run, &run);
     size_t unpacked;

@@ -178,7 +178,7 @@ static enum rt_status find_file_system(const char *path, struct statvfs *v, stru
         if (!slash)
             memcpy(at, ".", 2);
         else
-            slash[slash == at] = '\0'; /* Keeps the slash of the root directory. */
+            slash[slash == at] = '\0'; /* Does not remove the slash of the root directory. */
     }
     return RT_OK;
 }

@@ -31,8 +31,8 @@ enum { GRAPH_VERSION = 2474 };
  */
 enum { FREE_BYTES = 64 << 20, GROWTH = 64, FREE_KEY_BYTES = 16 << 20, KEY_GROWTH = 4 };
 enum { MAX_KEY_BYTES = 1 << 20 };
-/* Limit on the memory of tensors that repeat one value (rt_library.splat_left). It too is a fixed
- * number of bytes plus a multiple of the size of the GraphDef message. */
+/* Limit on the memory of tensors that repeat one value (rt_library.splat_left): a fixed number of
+ * bytes plus a multiple of the size of the GraphDef message. */
 enum { FREE_SPLAT_BYTES = 256 << 20, SPLAT_GROWTH = 8 };
 
 /* ---- shared by all files of import ---- */

@@ -46,8 +46,9 @@ struct im_name_map {
 
 struct rt_library {
     struct rt_arena *arena;
-    /* The check that the import and the making of bodies call; may be NULL. During the import it is
-     * the caller's check. After rt_library_set_check, it is `later`. */
+    /* The check that is called during the import and while the bodies of functions are made. May be
+     * NULL. During the import, it is the caller's check. After rt_library_set_check, it is
+     * `later`. */
     const struct rt_check *check;
     struct rt_check later;
     const struct rt_registry *ops;
@@ -156,8 +157,8 @@ enum rt_status im_connect(struct im_build *b, struct rt_error *err);
 enum rt_status im_check_cycles(struct im_build *b, struct rt_error *err);
 
 /* ---- import_func.c ---- */
-/* Finds the types of the tensors of argument `a` of a signature. `with` holds the attributes of the
- * call. */
+/* Finds the types of the tensors of argument `a` of a signature. `with` contains the attributes of
+ * the call. */
 enum rt_status im_arg_types(struct rt_arena *arena, const char *function,
                             const Tensorflow__OpDef__ArgDef *a, const struct rt_func_ref *with,
                             const uint8_t **types, int *n, struct rt_error *err);

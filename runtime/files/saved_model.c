@@ -26,7 +26,7 @@
 enum { DEFAULTS_FREE_BYTES = 64 << 20, DEFAULTS_GROWTH = 8 };
 /* Limits on the number of meta graphs in a file, and on the number of assets in a meta graph.
  * TensorFlow writes one meta graph for each set of tags. A meta graph of two bytes in the file
- * takes about 200 bytes of memory. A version's directory may hold at most MAX_ASSETS files
+ * takes about 200 bytes of memory. A version's directory may contain at most MAX_ASSETS files
  * (server/versions/source.h). */
 enum { MAX_META_GRAPHS = 1024, MAX_ASSETS = 50000 };
 /* The unpacked meta graphs, without their GraphDefs, may take 64 MiB plus 2 bytes for each byte of
@@ -84,13 +84,13 @@ static enum rt_status tick(struct reading *r, size_t i)
 }
 
 /* Reads the next field as pb_field_next does. Calls the check regularly, because a file may have a
- * billion fields. Also returns -1 if the check fails; r->stopped then holds the check's status. */
+ * billion fields. Also returns -1 if the check fails; r->stopped is then the check's status. */
 static int next_field(struct reading *r, struct rt_span *rest, struct pb_field *f)
 {
     return tick(r, ++r->n_fields) ? -1 : pb_field_next(rest, f);
 }
 
-/* Returns the status for a next_field that returned -1. */
+/* Returns the status of the error for which next_field has returned -1. */
 static enum rt_status no_field(const struct reading *r)
 {
     return r->stopped ? r->stopped
@@ -167,7 +167,7 @@ _Static_assert(sizeof(struct map_entry) == sizeof(Tensorflow__SignatureDef__Inpu
                "entries of a map");
 
 /* Collects the entries of a protobuf map. If a key occurs more than once, its last entry is used.
- * Returns NULL if memory runs out or the check fails. After a failed check, r->stopped holds the
+ * Returns NULL if memory runs out or the check fails. After a failed check, r->stopped is the
  * check's status. */
 static void **last_of_each_key(struct reading *r, void *entries, size_t n, size_t *n_out)
 {

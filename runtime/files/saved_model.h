@@ -66,7 +66,7 @@ struct rt_saved_model {
     const char *dir;
     int n_meta_graphs;
     const struct rt_meta_graph *meta_graphs;
-    struct rt_arena *arena; /* arena that holds all data of the members above */
+    struct rt_arena *arena; /* arena of all data of the members above */
     char *bytes;
     size_t n_bytes;
 };
@@ -114,8 +114,8 @@ struct rt_model_options {
     bool allow_unsupported_signatures;
     /* Whether to load all variables. Needed for SessionRun, which may run any node. */
     bool load_all_variables;
-    /* Whether to warm up each signature that does not change state: it runs once, with unknown
-     * dimensions set to 1. */
+    /* Whether to run each signature once before serving, with unknown dimensions set to 1.
+     * Signatures that change state are not run. */
     bool warm_up;
     /* Time limit for the warm-up of all signatures. 0 means the default of 120 s, which is also the
      * maximum. */
@@ -126,7 +126,7 @@ struct rt_model_options {
 
 struct rt_model_signature {
     const struct rt_signature *def;
-    struct rt_callable *call; /* has feeds and fetches in the order of def's inputs and outputs */
+    struct rt_callable *call; /* feeds are def's inputs, fetches are def's outputs, in order */
     /* whether the signature changes state, so that its requests are not batched */
     bool writes;
     bool rowwise;
@@ -182,11 +182,11 @@ struct rt_device *rt_model_accelerator(const struct rt_model *m);
  * without a name. Its inputs and outputs are named after tensors, in the order of `spec`. It
  * belongs to the model and lives as long as the model. Threads: any.
  *
- * rt_model_find_dynamic quickly returns an existing dynamic callable, or NULL.
- * rt_model_make_dynamic makes a dynamic callable, which takes long. If the graph lacks a tensor,
- * the error message is TensorFlow's. Returns RT_RESOURCE_EXHAUSTED if the model already has
- * RT_MAX_DYNAMIC_CALLABLES callables of the same kind. `shapes` holds the shapes of the feeds, for
- * row-wise analysis; if it is NULL, requests are not merged.
+ * rt_model_find_dynamic returns an existing dynamic callable, or NULL. rt_model_make_dynamic makes
+ * a dynamic callable, and may take long. If the graph lacks a tensor, the error message is
+ * TensorFlow's. rt_model_make_dynamic returns RT_RESOURCE_EXHAUSTED if the model already has
+ * RT_MAX_DYNAMIC_CALLABLES callables of the same kind. `shapes` contains the shapes of the feeds,
+ * for row-wise analysis; if it is NULL, requests are not merged.
  */
 const struct rt_model_signature *rt_model_find_dynamic(const struct rt_model *m,
                                                        const struct rt_call_spec *spec);

@@ -211,7 +211,7 @@ static int compare(struct rt_span a, struct rt_span b)
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
-/* A cursor over the entries of a table. A table may have several blocks. */
+/* A cursor over the entries of a table, which may be in several blocks. */
 struct cursor {
     const struct rt_checkpoint_run *run;
     struct rt_span rest; /* entries of the block that have not been read yet */

@@ -68,9 +68,9 @@ enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_s
                                void *arg, struct rt_error *err);
 
 /*
- * A finder looks up several keys of one table. It keeps the index and the block of the last key.
- * Keys in one block therefore need one read, and keys in increasing order need one pass over the
- * blocks. The source's function and run must stay valid. Threads: one at a time.
+ * A finder looks up several keys of one table. A finder retains the index, and the block of the
+ * last key. Keys in one block therefore need one read, and keys in increasing order need one pass
+ * over the blocks. The source's function and run must stay valid. Threads: one at a time.
  */
 struct rt_sstable_finder;
 enum rt_status rt_sstable_finder_new(struct rt_sstable_finder **out,
@@ -96,7 +96,7 @@ struct rt_sstable_writer {
  * bytes is used. */
 void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size);
 void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_span value);
-/* Completes the table. w->file then holds the entire file. Returns false if out of memory. */
+/* Completes the table. w->file then contains the complete file. Returns false if out of memory. */
 bool rt_sstable_end(struct rt_sstable_writer *w);
 void rt_sstable_clear(struct rt_sstable_writer *w);
 

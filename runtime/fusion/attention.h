@@ -34,8 +34,8 @@ struct rt_attention_step {
     /* Bit k is set if the axis of heads precedes the axis of rows in input k. Bit                 \
      * RT_ATTENTION_OUT states the same for the output. */                                         \
     ATTR(INT, heads_first)                                                                         \
-    /* Bits of the matmuls whose operands may be broadcast along B and N, as in                    \
-     * BatchMatMulV2 but not in Einsum. */                                                         \
+    /* One bit for each matmul. The bit is set if the operands may be broadcast along B and N,     \
+     * as in BatchMatMulV2 but not in Einsum. */                                                   \
     ATTR(INT, broadcasts)
 RT_FUSED_OP(RT_ATTENTION, rt_attention, "_Attention");
 
