@@ -17,7 +17,7 @@
 
 #include "runtime/core/fused_op.h"
 
-/* Values of the attribute `how` of "_EmbedSum": the meaning of the input `by`. */
+/* Values of the attribute `how` of "_EmbedSum". They define the meaning of the input `by`. */
 enum rt_embedding_by {
     RT_EMBEDDING_BY_NOTHING,
     RT_EMBEDDING_BY_WEIGHTS,       /* weights, the second operand of the Mul with the rows */

@@ -4,8 +4,8 @@
  * passes/pipeline.c defines the order of the passes.
  *
  * Rules of a fusion pass: a node stays if its value is fetched, if it has a control edge, or if a
- * node outside the pattern reads it. A node that replaces others takes the place of the last of
- * them (rewrite.h); the other nodes become PL_GONE.
+ * node outside the pattern reads it. The new node takes the place of the last node of the pattern
+ * (rewrite.h); the other nodes of the pattern become PL_GONE.
  */
 #ifndef RT_FUSE_H
 #define RT_FUSE_H

@@ -226,7 +226,7 @@ static bool formula_of(struct reading *r, struct pl_edge e, struct formula *f)
 static const struct {
     const char *formula;
     enum rt_activation act;
-    bool has_one; /* whether the activation's number is 1, which formulas omit */
+    bool has_one; /* whether alpha is 1; the formula then does not contain alpha */
 } table[] = {
     {"Relu x", RT_ACT_RELU, false},
     {"Relu6 x", RT_ACT_RELU6, false},

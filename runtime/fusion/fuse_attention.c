@@ -345,7 +345,8 @@ static bool find(struct attention *m, const struct pl_graph *g, int i, const str
     return is_einsum_context(m, i) || is_matmul_context(m, i);
 }
 
-/* Makes the node that scales the queries read the input of the Transpose instead of its output. */
+/* Node `scaled` scales the transposed queries. Makes it scale the input of the Transpose
+ * instead. */
 static void scale_first(struct pl_graph *g, int scaled)
 {
     struct pl_node *n = &g->node[scaled];

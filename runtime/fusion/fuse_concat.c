@@ -50,8 +50,8 @@ static void must_be_made(struct pass *p, int i)
     p->can[i] = false;
 }
 
-/* Marks concatenations that must stay because they are direct or indirect operands of one that
- * stays. */
+/* If a concatenation must stay, each concatenation that is its operand must stay too. Marks all
+ * these operands. */
 static void propagate(struct pass *p)
 {
     while (p->n_stack) {
@@ -62,8 +62,8 @@ static void propagate(struct pass *p)
 }
 
 /* Marks each concatenation that must stay because a reader needs its result in one tensor. Two
- * kinds of readers do not need this: a fused element-wise op that has no other concatenation among
- * its earlier inputs, and a concatenation along the same axis. */
+ * kinds of readers accept several tensors instead: a fused element-wise op that has no other
+ * concatenation among its earlier inputs, and a concatenation along the same axis. */
 static void query_readers(struct pass *p)
 {
     const struct pl_graph *g = p->g;
@@ -103,7 +103,7 @@ static int operands_of(const struct pass *p, int i, struct pl_edge operand[MOST_
     int n_todo = 1, n = 0;
 
     todo[0] = (struct pl_edge){i, 0};
-    while (n_todo) { /* The last operand in `todo` comes next. */
+    while (n_todo) { /* `todo` is a stack. */
         const struct pl_edge e = todo[--n_todo];
         const struct pl_node *from = &p->g->node[e.node];
         if (!p->can[e.node]) {
@@ -185,7 +185,7 @@ enum rt_status pl_fuse_concats(struct pl_graph *g, struct rt_error *err)
         query_readers(&p);
         propagate(&p);
     }
-    /* Ops that would get too many inputs keep their concatenations. */
+    /* If an op would get too many inputs, its concatenations stay. */
     for (int i = 0; i < g->n && !st; i++) {
         const int at = concat_input(&p, i);
         if (at < 0)

@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-/* Returns whether e is a constant that holds the integers from `first` to `end - 1`. */
+/* Returns whether e is a constant that consists of the integers from `first` to `end - 1`. */
 static bool counts(const struct pl_graph *g, struct pl_edge e, int first, int end)
 {
     int64_t v[RT_MAX_RANK];

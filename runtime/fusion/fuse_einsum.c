@@ -18,7 +18,7 @@
 
 struct dense {
     struct pl_edge x, w;
-    /* numbers of the axes that only x has, that both x and w have, and that only w has */
+    /* number of axes that only x has, that both x and w have, and that only w has */
     int n_kept, n_summed, n_new;
     /* `summed` is the product of the lengths of the axes that both x and w have. `made` is the
      * product of the lengths of the axes that only w has. */

@@ -6,8 +6,9 @@
  *   of rows with weights             rows * weights                 Keras 2's masked average
  *   of rows selected by a mask       SelectV2(mask, rows, 0)        Keras 3's
  *
- * Bags of ids whose unique ids are looked up (tf.nn.embedding_lookup_sparse) become one
- * "_EmbedBag", which neither searches for equal ids nor materialises their rows:
+ * tf.nn.embedding_lookup_sparse finds the unique ids, looks up their rows, and sums the rows of
+ * each bag of ids. These nodes become one "_EmbedBag", which neither searches for equal ids nor
+ * materialises the rows:
  *
  *   SparseSegmentSum, ~Mean or ~SqrtN of    table[y], i, segments    where y, i = Unique(ids)
  *
@@ -20,7 +21,7 @@
 #include "runtime/fusion/embedding.h"
 
 struct embed {
-    struct pl_cluster nodes; /* the reduction is the first node of the cluster */
+    struct pl_cluster nodes; /* The first node of the cluster is the reduction. */
     /* NULL if there are neither weights nor a mask */
     const struct pl_node *gather, *scaled;
     struct pl_edge table, indices, by;

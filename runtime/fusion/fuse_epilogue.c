@@ -103,9 +103,9 @@ static enum rt_status vector_of(const struct pl_graph *g, struct pl_edge e, stru
     return st;
 }
 
-/* Returns whether e is a scalar float constant, or a float constant with the shape of one row of
- * the epilogue's current value. The result differs from that of is_vector only if a Reshape moves
- * after the epilogue. */
+/* Returns whether e is a float constant that the epilogue can apply. If a Reshape moves after the
+ * epilogue, e must be a scalar or have the shape that the Reshape gives to a row. Otherwise,
+ * is_vector decides. */
 static bool fits_rows(const struct pl_graph *g, struct pl_edge e, const struct epilogue *t)
 {
     if (t->reshape < 0)
@@ -305,8 +305,8 @@ static bool take_axes(const struct pl_node *n, int i, struct epilogue *t)
     return true;
 }
 
-/* Fuses node i, the only reader of the epilogue's value, if it is a reshape that keeps each row
- * together. */
+/* Fuses node i, the only reader of the epilogue's value, if node i is a reshape whose last axes
+ * contain the elements of one row. */
 static bool take_reshape(const struct pl_graph *g, int i, struct epilogue *t)
 {
     const struct pl_node *n = &g->node[i];

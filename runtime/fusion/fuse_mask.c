@@ -64,8 +64,8 @@ static bool is_axis_of_einsum(const struct pl_graph *g, struct pl_edge e, int at
     return false;
 }
 
-/* As is_axis_of_einsum, for a matmul e of transposed q and k. The Transposes show that q and k
- * have four axes. `at` must be one of the last two axes of e. *axis is an axis of a Transpose's
+/* Like is_axis_of_einsum, but for a matmul e of transposed q and k. The Transposes show that q and
+ * k have four axes. `at` must be one of the last two axes of e. *axis is an axis of a Transpose's
  * input. */
 static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at,
                               struct pl_edge *whose, int *axis)
@@ -87,8 +87,9 @@ static bool is_axis_of_matmul(const struct pl_graph *g, struct pl_edge e, int at
     return of >= 0 && of < 4;
 }
 
-/* Returns whether node i reads the length of one axis from the shape of the scores. Sets *whose to
- * the queries or the keys, whichever have this axis, and *axis to its index there. */
+/* Returns whether node i reads the length of one axis from the shape of the scores. The axis
+ * belongs to the queries or to the keys. Sets *whose to this tensor, and *axis to the index of the
+ * axis in the tensor. */
 static bool is_axis_of_scores(const struct pl_graph *g, int i, struct pl_edge *whose, int *axis)
 {
     int64_t at, end, step;

@@ -198,8 +198,8 @@ static bool is_folded(struct norm *m, const struct pl_node *root)
 
 enum { SHAPE_OPEN = -1 };
 
-/* Returns whether e holds elements *first to *end - 1 of x's shape, or all elements from *first on
- * if *end is SHAPE_OPEN. If `shrinks` is set, e must be the length of a single axis. */
+/* Returns whether e consists of elements *first to *end - 1 of x's shape, or all elements from
+ * *first on if *end is SHAPE_OPEN. If `shrinks` is set, e must be the length of a single axis. */
 static bool is_slice(const struct pl_graph *g, struct pl_edge e, struct pl_edge x, bool shrinks,
                      int64_t *first, int64_t *end)
 {
@@ -442,8 +442,8 @@ static bool is_straight(struct norm *m, struct pl_edge e)
     return is_rms_normed(m, e);
 }
 
-/* Returns whether is_straight matches e, or e is the product of a scale and a normalisation without
- * a scale that is_straight matches. */
+/* Returns whether e has a form that is_straight matches, or the form `n * scale`, where is_straight
+ * matches n and n has no scale. */
 static bool is_scaled(struct norm *m, struct pl_edge e)
 {
     const struct pl_node *n = pl_float_by(m->nodes.g, e, "Mul", 2);

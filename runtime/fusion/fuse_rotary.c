@@ -43,8 +43,8 @@ static bool needs_rank(struct rotary *m, int rank)
 
 /* ---- the two parts of x ---- */
 
-/* Returns whether e holds the elements first:end:step of x's last axis. *end is -1 for all elements
- * from *first on. The form x[:, :, first:] also determines x's number of axes. */
+/* Returns whether e consists of the elements first:end:step of x's last axis. *end is -1 for all
+ * elements from *first on. The form x[:, :, first:] also determines x's number of axes. */
 static bool is_part(struct rotary *m, struct pl_edge e, int64_t *first, int64_t *end, int64_t *step)
 {
     const struct pl_graph *g = m->nodes.g;
@@ -100,8 +100,8 @@ static bool are_halves(struct rotary *m, struct pl_edge a, struct pl_edge b)
     return true;
 }
 
-/* Returns whether a holds the elements at even indexes of x's last axis, and b the elements at odd
- * indexes. */
+/* Returns whether a consists of the elements at even indexes of x's last axis, and b of the
+ * elements at odd indexes. */
 static bool are_interleaved(struct rotary *m, struct pl_edge a, struct pl_edge b)
 {
     int64_t first, end, step, second, rest, step_too;
@@ -168,8 +168,8 @@ static bool is_shape_of_x(struct rotary *m, struct pl_edge shape, struct pl_edge
         if (!is_constant && !is_axis(m, n->in[k], k < rank - 1 ? pack : pl_no_edge, k))
             return false;
     }
-    /* If the Pack has a second reader, that reader computes a length in `shape`. `shape` is then
-     * part of the pattern. */
+    /* If the Pack has a second reader, this reader may compute a length in `shape` from the Pack.
+     * `shape` is then part of the pattern. */
     if (m->nodes.uses->n[pack.node] > 1)
         take(m, shape);
     return true;

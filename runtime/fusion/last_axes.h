@@ -1,6 +1,6 @@
 /*
- * The fused op that reshapes the last axes of its input x. fuse_einsum.c puts it before or after a
- * matmul, and kernels/fused/fused_axes.c runs it. The output is a view of x.
+ * The fused op that reshapes the last axes of its input x. fuse_einsum.c puts this op before or
+ * after a matmul, and kernels/fused/fused_axes.c runs it. The output is a view of x.
  */
 #ifndef RT_LAST_AXES_HEADER
 #define RT_LAST_AXES_HEADER
@@ -12,7 +12,7 @@
 #define RT_LAST_AXES_ATTRS(ATTR)                                                                   \
     ATTR(INT, rank)  /* number of axes of x */                                                     \
     ATTR(INTS, from) /* lengths of the last axes of x */                                           \
-    ATTR(INTS, to)   /* new lengths of these axes, with the same product */
+    ATTR(INTS, to)   /* new lengths of the last axes, with the same product as `from` */
 RT_FUSED_OP(RT_LAST_AXES, rt_last_axes, "_LastAxes");
 
 #endif

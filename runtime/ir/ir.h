@@ -22,7 +22,7 @@ struct pl_node {
     uint8_t effects;
     bool on_accelerator;
     bool frozen;     /* whether the node is a PL_CONST that replaced a frozen variable */
-    bool unfoldable; /* whether folding has failed once, so that it is not tried again */
+    bool unfoldable; /* whether folding has failed; the node is then not folded again */
     /* The node's attributes and types. NULL for a node without an op, which only orders other
      * nodes. */
     const struct rt_node *def;
@@ -87,10 +87,10 @@ struct pl_graph {
 int pl_add(struct pl_graph *g, struct rt_error *err);
 /*
  * Makes node `at` an internal op of the runtime (rt_op.internal_schema), or a TensorFlow op whose
- * inputs are single tensors. Sets kind, def, effect, inputs and outputs; keeps name, depth and
- * control inputs. `attr` holds all attributes, in the order of the schema. The attributes, types
- * and edges are copied, but not the data that attributes point to. Returns RT_NOT_FOUND if the op
- * is not registered.
+ * inputs are single tensors. Sets kind, def, effect, inputs and outputs. Does not change the name,
+ * depth and control inputs. `attr` contains all attributes, in the order of the schema. The
+ * attributes, types and edges are copied, but not the data that attributes point to. Returns
+ * RT_NOT_FOUND if the op is not registered.
  */
 struct pl_internal_op {
     const char *op;

@@ -98,7 +98,7 @@ bool pl_float_constant(const struct pl_graph *g, struct pl_edge e, float *v)
 
     if (!t || t->rank != 0 || t->dtype != RT_F32)
         return false;
-    rt_tensor_ref(&held, t); /* The value of a variable may not be loaded yet. */
+    rt_tensor_ref(&held, t); /* The value of a variable might not be loaded yet. */
     const bool is_there = rt_tensor_load(&held, &err) == RT_OK && held.data;
     if (is_there)
         memcpy(v, held.data, sizeof *v);

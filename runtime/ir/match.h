@@ -108,9 +108,10 @@ bool pl_is_closed(const struct pl_graph *g, const struct pl_uses *u, const int *
 
 /* ---- clusters ---- */
 
-/* A cluster holds the nodes of a pattern that have been matched so far. Its first node computes the
- * value of the entire pattern. The struct in which a pass records a match begins with a cluster. To
- * try several ways to match a pattern, a pass copies this struct and restores the copy. */
+/* A cluster contains the nodes of a pattern that have been matched so far. Its first node computes
+ * the value of the entire pattern. The struct in which a pass records a match begins with a
+ * cluster. To try several ways to match a pattern, a pass copies the struct and restores the
+ * copy. */
 enum { PL_CLUSTER_MOST = 16 };
 struct pl_cluster {
     const struct pl_graph *g;

@@ -4,8 +4,9 @@
 
 /* ---- nodes that replace others ---- */
 
-/* Returns whether two schemas describe the same op. The kernel and the pass each compile a schema
- * from the op's header, so they can differ. */
+/* Returns whether two schemas describe the same op. The kernel has one schema and the pass another,
+ * both compiled from the op's header. The two schemas differ if one of them was compiled from
+ * another version of the header. */
 static bool is_same_schema(const struct rt_schema *a, const struct rt_schema *b)
 {
     bool same = a->n_in == b->n_in && a->n_out == b->n_out && a->n_attr == b->n_attr;

@@ -2,12 +2,12 @@
  * Constant evaluation computes values that follow from constants, or from shapes alone.
  *
  * A fold is one run of one kernel. A model of a few hundred bytes can request any amount of work (a
- * convolution of two outputs of Fill), so each fold has a time limit, and all folds of a session
- * together have another. If a fold exceeds either limit, the node is computed in each run instead,
- * because runs have deadlines. The limits apply to the thread's processor time, and a fold stays on
- * one thread. The same nodes are therefore folded whether the machine is busy or idle. The first
- * FREE_NS of a fold are not counted, so that the small folds of a session that serves for months
- * never use up the session's time.
+ * convolution of two outputs of Fill), so each fold has a time limit. A second time limit applies
+ * to all folds of a session together. If a fold exceeds either limit, the node is computed in each
+ * run instead, because runs have deadlines. The limits apply to the thread's processor time, and a
+ * fold stays on one thread. The same nodes are therefore folded whether the machine is busy or
+ * idle. The first FREE_NS of a fold are not counted, so that the small folds of a session that
+ * serves for months never use up the session's time.
  */
 #include "runtime/passes/constant_evaluation.h"
 
@@ -45,8 +45,8 @@ bool rt_shape_is_exact(const struct rt_shape *s)
 
 /* ---- folding ---- */
 
-/* Runs a fold. As in a run, a separate pool counts its memory. The session's state `folded` counts
- * its result. */
+/* Runs a fold. As in a run, the memory is charged to a separate pool. The result is charged to the
+ * session's state `folded`. */
 static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
                                const struct rt_tensor *in, int k_out, int64_t cpu_end_ns,
                                struct rt_tensor *out, struct rt_error *err)

@@ -1,7 +1,7 @@
 /*
  * Constant evaluation folds nodes while a plan is built, and evaluates small values while the plan
- * is specialised. Each evaluation has a time limit, and all evaluations of a session together have
- * another (constant_evaluation.c).
+ * is specialised. Each evaluation has a time limit. A second time limit applies to all evaluations
+ * of a session together (constant_evaluation.c).
  *
  * Owner: results belong to the caller. Threads: any; a fold stays on its thread. Errors: a failure
  * does not make the model invalid; the node is evaluated in each run instead.

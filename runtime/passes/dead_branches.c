@@ -294,8 +294,9 @@ static enum rt_status rewrite(struct work *w, struct place *p, struct rt_error *
             return RT_RESOURCE_EXHAUSTED;
         if (is_ref(&g->node[i])) {
             p[i].value = from;
-            /* The constant that replaces output 1 may keep this Merge in the graph, so the Merge's
-             * dead inputs are replaced by the live one. */
+            /* The constant that replaces output 1 has a control edge from this Merge, so the Merge
+             * may stay in the graph. The live input therefore replaces the dead inputs of the
+             * Merge. */
             for (int k = 0; merges && k < g->node[i].n_in; k++)
                 if (w->dead[g->node[i].in[k].node])
                     g->node[i].in[k] = from;

@@ -146,7 +146,7 @@ fail:
     free(order);
     free(place);
     if (p) {
-        p->arena = NULL; /* On failure, the caller keeps the arena. */
+        p->arena = NULL; /* On failure, the caller remains the owner of the arena. */
         rt_plan_free(p);
     }
     return st;

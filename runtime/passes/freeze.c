@@ -105,7 +105,7 @@ enum rt_status pl_freeze(struct pl_graph *g, bool *changed, struct rt_error *err
  */
 struct walk {
     struct pl_graph *g;
-    bool *seen; /* for each node, whether its handles have been followed */
+    bool *seen; /* for each node, whether the search has reached it */
     int *stack, depth;
     /* called for each variable whose handle is found */
     void (*found)(struct pl_graph *g, struct rt_variable *v);

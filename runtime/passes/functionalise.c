@@ -33,8 +33,8 @@ struct component {
     int at;
     int first_merge, n_merges;
     int n_outputs;
-    /* `capture` holds the outer graph's edges that the branch reads. `ctrl` holds output 0 of each
-     * node that the branch waits for. */
+    /* `capture` contains the outer graph's edges that the branch reads. `ctrl` contains output 0 of
+     * each node that the branch waits for. */
     struct edges capture, ctrl;
 };
 
@@ -495,8 +495,8 @@ static enum rt_status out_of_memory(struct work *w)
     return rt_fail_memory(w->err, "a plan", 0);
 }
 
-/* Finds the edge that replaces edge `e` of the outer graph in the subgraph of component `of` and
- * side `taken`. */
+/* Finds the edge to which edge `e` of the outer graph corresponds in a subgraph. The subgraph is
+ * that of component `of` for side `taken`. */
 static enum rt_status place(struct work *w, int of, int taken, struct pl_edge e,
                             struct pl_edge *out)
 {

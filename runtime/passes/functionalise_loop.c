@@ -3,8 +3,8 @@
  * (fusion/rnn/fuse_rnn_frame.c). The condition and the body of a frame are copied into subgraphs
  * whose feeds are the loop's variables, and one node (PL_WHILE) replaces the frame. Inner loops are
  * functionalised before outer loops, and branches before loops (functionalise.c). A frame is left
- * unchanged if its body still has tokens, or if it is entered, left or waited for in a way that
- * tf.while_loop does not produce.
+ * unchanged if its body still contains other control flow of TensorFlow 1, or if it is entered,
+ * left or waited for in a way that tf.while_loop does not produce.
  *
  * A round functionalises the loops that contain no other loops. The round copies loops into
  * subgraphs, appends new nodes, and rewires readers only at its end. The time per loop is therefore
@@ -34,7 +34,7 @@ struct variable {
     int enter, merge, next, choice;
 };
 
-/* An Enter, or a Merge of a loop, with the number of its frame's name. */
+/* An Enter, or a Merge of a loop. `frame` is the number of the node's frame name. */
 struct member {
     int frame, node;
 };
@@ -45,7 +45,7 @@ struct loop {
     struct pl_conditions all;
     struct member *member; /* sorted by frame */
     int n_members;
-    int *frame; /* for each Enter, the number of its frame's name */
+    int *frame; /* for each Enter, the number of its frame name (rt_frame_id) */
     struct pl_readers *readers;
     int *turn;  /* for each node, its position in the topological order */
     bool *kept; /* for each node, whether it is fetched or a target */
@@ -653,7 +653,7 @@ static void free_loop(struct loop *l)
     free(l);
 }
 
-/* Numbers the frames' names. Returns false if out of memory. */
+/* Sets l->frame. Returns false if memory runs out. */
 static bool number_frames(struct loop *l)
 {
     struct rt_frame_ids ids = {0};

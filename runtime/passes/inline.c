@@ -61,10 +61,12 @@ static bool writes_refs(const struct pl_graph *g)
 }
 
 /*
- * Inserts nodes that read inputs of call `at` and wait for the call's control inputs. A variable
- * must be read because a function's arguments are values, never refs. An input that may share a
- * variable's own buffer (runtime/exec/alias.h) must be read because the buffer may change before
- * the function's nodes run: nodes without effects do not wait for the call's control inputs.
+ * Inserts a node between call `at` and each of the following inputs. The new node reads the input
+ * and waits for the call's control inputs.
+ *
+ *   - A ref of a variable: a function's arguments are values, never refs.
+ *   - A value that may share a variable's own buffer (runtime/exec/alias.h): the call's control
+ *     inputs may change the buffer, and nodes of the body without effects do not wait for them.
  */
 static enum rt_status read_arguments(struct pl_graph *g, int at, struct rt_error *err)
 {

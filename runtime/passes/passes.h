@@ -93,8 +93,8 @@ void pl_sub_request_clear(struct pl_sub_request *r);
 
 /* ---- analyses of a plan ---- */
 
-/* As rt_callable_is_rowwise, but for a plan. Only reads the plan, so other threads may run it at
- * the same time. */
+/* Like rt_callable_is_rowwise, but for a plan. Only reads the plan, so other threads may run the
+ * plan at the same time. */
 bool rt_plan_is_rowwise(const struct rt_plan *p, const struct rt_shape *shapes,
                         struct rt_error *why);
 

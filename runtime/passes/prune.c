@@ -118,8 +118,8 @@ static enum rt_status reach_target(struct extraction *c, int id)
     return st;
 }
 
-/* Adds fetches, targets, and the nodes that a body must run even if no fetch or target depends on
- * them. */
+/* Adds the fetches and targets of the request to the graph. If the request is for a function body,
+ * each node with an effect also becomes a target. */
 static enum rt_status add_ends(struct extraction *c, uint8_t *fetch_dtype)
 {
     const struct pl_request *q = c->q;

@@ -43,9 +43,9 @@ static enum rt_extreme join(const struct rt_dep *dep, const enum rt_extreme *of,
     return of[0] == own && of[1] == own ? own : RT_NO_EXTREME;
 }
 
-/* Returns the extreme that the result of a comparison with a constant is, given that the other
- * operand is an extreme. The result for floats is never a greatest value: Min and Max propagate
- * NaN, and an ordered comparison with NaN is false even if it is true for another element. */
+/* Returns which extreme the result of a comparison is. One operand is a constant and the other an
+ * extreme. The result for floats is never a greatest value: Min and Max propagate NaN, and an
+ * ordered comparison with NaN is false even if it is true for another element. */
 static enum rt_extreme compare(const struct rt_info *in, const struct rt_dep *dep,
                                const enum rt_extreme *of, bool is_less)
 {

@@ -195,7 +195,7 @@ struct visit {
     struct rt_info *in[N_SIZES], *out[N_SIZES];
     struct rt_dep *in_dep, *out_dep, *answer;
     enum rt_extreme *in_extreme;
-    bool varies;      /* whether an input depends on the batch */
+    bool varies;      /* whether an input depends on the size or the contents of the batch */
     bool has_content; /* whether an input depends on the batch's contents, not only on its size */
 };
 
@@ -356,9 +356,9 @@ static bool is_within_type(const struct walk *w, const struct visit *x)
     return true;
 }
 
-/* Returns whether the op's infer function reads each input that depends only on the batch size, and
- * each element of these inputs is a constant or the batch size. The op's row rule then returns the
- * same result for all sizes. */
+/* Checks the inputs that depend only on the batch size. Returns whether the op's infer function
+ * reads all these inputs, and whether all their elements are constants or the batch size. The op's
+ * row rule then returns the same result for all sizes. */
 static bool takes_sizes(const struct walk *w, const struct visit *x)
 {
     for (int k = 0; k < x->n->n_in; k++) {
@@ -413,8 +413,8 @@ static void query_rule(struct visit *x)
     }
 }
 
-/* Replaces the dependence of output o with RT_DEP_MIXED, unless the output's shapes and values
- * agree with it at every batch size. */
+/* Checks the dependence of output o against the output's shapes and values at every batch size. If
+ * they contradict the dependence, replaces it with RT_DEP_MIXED. */
 static void check(const struct walk *w, struct visit *x, int o)
 {
     const int v = x->n->first_value + o, *in = x->n->in_value;
@@ -621,8 +621,8 @@ static bool walk_branches(struct walk *w, struct rt_plan_step *n)
     }
     for (int b = 0; b < n->n_sub; b++)
         if (!walk_sub(w, n, b, 1)) {
-            *w->is_refused = false; /* A run may take another branch, which may accept the
-                                     * inputs. */
+            *w->is_refused = false; /* A run may take another branch, and that branch may
+                                     * accept the inputs. */
             return false;
         }
     return true;

@@ -44,7 +44,7 @@ static bool is_identity(const struct pl_graph *g, int i, const unsigned char *ma
             (pl_is(n, "IdentityN") && (n->n_in == 1 || (mark && mark[i] == IDLE))));
 }
 
-/* As pl_pure_origin, but also skips other ops that pass their input on unchanged. Skips an
+/* Like pl_pure_origin, but also skips other ops that pass their input on unchanged. Skips an
  * identity of a ref only if its input is a plain value, because otherwise the identity reads the
  * variable. */
 static struct pl_edge through_identities(struct pl_graph *g, const unsigned char *mark,

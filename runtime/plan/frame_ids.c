@@ -1,7 +1,7 @@
 #include "runtime/plan/frame_ids.h"
 
-/* Returns the number of the key, which is 1 more than the number of keys before it. Returns 0 if
- * out of memory. */
+/* Returns the number of the key. New keys are numbered 1, 2, 3 and so on. Returns 0 if out of
+ * memory. */
 static uintptr_t number_of(struct rt_map *m, const void *key, size_t n)
 {
     const uintptr_t number = (uintptr_t)rt_map_getn(m, key, n);

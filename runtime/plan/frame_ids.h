@@ -9,9 +9,10 @@
 #include "runtime/base/map.h"
 #include "runtime/base/span.h"
 
-struct rt_frame_ids { /* initially zero */
-    struct rt_map names;
-    struct rt_map pairs; /* a parent frame and the number of a name */
+/* Must be zero before the first use. */
+struct rt_frame_ids {
+    struct rt_map names; /* maps each name to its number */
+    struct rt_map pairs; /* maps {number of the parent, number of the name} to a frame's number */
 };
 
 /* Returns the number of the frame `name` inside the frame `parent`: 1 for the first frame, and so

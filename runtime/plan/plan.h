@@ -61,8 +61,8 @@ static inline bool pl_follows_refs(const struct rt_node *n, int k)
     return n->in_dtype[k] != RT_RESOURCE && !(k < 64 && (n->in_ref >> k & 1));
 }
 /* Returns whether input k of `n`, of type `dtype`, is the handle of a variable whose value `n`
- * reads when it runs. Data that outlives a run must not hold the value or its shape, because both
- * are unknown before the run. */
+ * reads when it runs. Data that outlives a run must not contain the value or its shape, because
+ * both are unknown before the run. */
 static inline bool pl_reads_variable(const struct rt_node *n, int k, uint8_t dtype)
 {
     return dtype == RT_RESOURCE && pl_follows_refs(n, k);
@@ -166,8 +166,8 @@ struct rt_plan_box {
     int generation;
     /* The callable's mu guards row_analyses and analyse_again_ns. */
     struct rt_row_analyses row_analyses;
-    /* The earliest time of the next row-wise analysis, if memory ran out in the last one; otherwise
-     * 0. */
+    /* If memory ran out in the last row-wise analysis, the earliest time of the next analysis;
+     * otherwise 0. */
     int64_t analyse_again_ns;
     atomic_int refs;
 };

@@ -33,8 +33,8 @@ void rt_row_analyses_clear(struct rt_row_analyses *p);
 int rt_count_open(const struct rt_shape *shapes, int n_feeds);
 /* Returns whether the feeds match the given shapes and all have the same number of rows. */
 bool rt_feeds_have_rows(const struct rt_shape *shapes, const struct rt_tensor *feeds, int n_feeds);
-/* Copies the shapes. Unknown dimensions, except dimension 0, get the lengths that they have in the
- * feeds. */
+/* Copies `shapes` to `out`. Each unknown dimension, except dimension 0, gets its length from
+ * `feeds`. */
 void rt_close_shapes(struct rt_shape *out, const struct rt_shape *shapes,
                      const struct rt_tensor *feeds, int n_feeds);
 

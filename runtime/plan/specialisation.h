@@ -128,7 +128,7 @@ struct rt_specialisation {
     size_t device_bytes;
     size_t slot_bytes; /* total size in bytes of the slot tensors that are allocated for kernels */
     int n_evaluated;
-    struct rt_tensor *evaluated; /* constants that follow from the shapes */
+    struct rt_tensor *evaluated; /* constants computed from the shapes */
     size_t bytes;                /* size of the specialisation itself, in bytes */
 };
 
@@ -182,7 +182,7 @@ struct rt_pending_compilation *
 rt_pending_compilation_take(struct rt_session *s); /* returns NULL if the queue is empty */
 void rt_pending_compilation_free(struct rt_pending_compilation *w);
 void rt_pending_compilations_free(struct rt_session *s); /* empties the queue */
-/* Prevents later requests to compile the shapes of `w`. */
+/* Later requests for a compilation with the shapes of `w` will be ignored. */
 void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
 /* Makes the specialisation available to runs, unless an equal one is published already or the cache
  * is full. Takes over the caller's reference. */

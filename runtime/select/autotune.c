@@ -130,8 +130,8 @@ static void add_known(struct rt_map *file, struct rt_map *known)
     forget(known, RT_AUTOTUNE_MOST);
 }
 
-/* As rt_autotune_read, but keeps entries that the cache already has, because they are newer than
- * the file's. */
+/* Implements rt_autotune_read. Does not replace entries of the cache, because they are newer than
+ * the entries of the file. */
 static int read_locked(struct rt_autotune *a, struct rt_span text, int *bad) RT_REQUIRES(a->mu)
 {
     const size_t n_first = sizeof FIRST_LINE - 1;

@@ -30,7 +30,7 @@ struct rt_autotune;
  * Returns NULL if memory runs out. */
 struct rt_autotune *rt_autotune_new(const char *path);
 void rt_autotune_free(struct rt_autotune *a); /* does nothing if `a` is NULL */
-/* As rt_autotune_new, for a path that a user has chosen: first checks the file
+/* Like rt_autotune_new, but for a path that a user has chosen. Checks the file first
  * (rt_autotune_check_file). Returns RT_INVALID_ARGUMENT or RT_FAILED_PRECONDITION if the file is
  * not an autotune cache. Logs a warning if the file cannot be written. */
 enum rt_status rt_autotune_open(struct rt_autotune **out, const char *path, struct rt_error *err);
@@ -52,7 +52,8 @@ bool rt_autotune_key(const struct rt_prep *p, const char *const *names, int n_na
 /* Sets `name` to the name of the kernel that is cached for the key, or to an empty string if there
  * is none. */
 void rt_autotune_find(struct rt_autotune *a, const char *key, char name[RT_AUTOTUNE_NAME]);
-/* Adds or replaces an entry. If the cache is full, drops the oldest eighth of the entries first. */
+/* Adds or replaces an entry. If the cache is full, the oldest eighth of its entries is dropped
+ * before a new entry is added. */
 void rt_autotune_put(struct rt_autotune *a, const char *key, const char *name);
 /* Merges the cache's entries with those now in the file PATH, and writes the file. Does nothing if
  * the cache has no new entries since the last save. The file PATH.lock is locked during the call,

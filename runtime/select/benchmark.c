@@ -64,8 +64,8 @@ struct tensors {
 
 /* ---- generated data ---- */
 
-/* Fills memory with numbers of both signs and moderate size. The memory holds no denormal, infinity
- * or NaN, whether it is read as float, double or a 16-bit float type. */
+/* Fills memory with numbers of both signs and moderate size. The memory contains no denormal,
+ * infinity or NaN, whether it is read as float, double or a 16-bit float type. */
 static void make_up(void *data, size_t bytes)
 {
     uint32_t *p = data;

@@ -2,7 +2,7 @@
  * Benchmarks of kernels (select/benchmark.c). A benchmark times the kernels that can run a node, on
  * generated inputs with the node's shapes.
  *
- * Owner: the caller keeps the generated constants between benchmarks. Threads: any; only one
+ * Owner: the caller owns the generated constants between benchmarks. Threads: any; only one
  * benchmark at a time may use the list of generated constants.
  */
 #ifndef RT_BENCHMARK_H

@@ -330,8 +330,9 @@ enum rt_status rt_choose_kernel(struct rt_prep *prep, const struct rt_kernel *co
     }
     for (int k = 0; k < c.n; k++) {
         st = pl_prepare_candidate(prep, c.kernel[k]);
-        /* A kernel refuses a node if its sums would not be accurate enough with this constant, or
-         * if its library does not support the shape. The next candidate is then tried. */
+        /* A kernel returns RT_FAILED_PRECONDITION if the sums that it computes with this constant
+         * would not be accurate enough, or if its library does not support the shape. The next
+         * candidate is then tried. */
         if (st != RT_FAILED_PRECONDITION || k + 1 >= c.n)
             break;
         prep->self->why = "another refuses";

@@ -195,8 +195,8 @@ static enum rt_status pack_new(struct rt_prep *p, const struct rt_tensor *src, c
     return st;
 }
 
-/* Adds a pack to the session, which takes it over. If another thread has added an equal pack, frees
- * *k and sets *k to the other pack. */
+/* Adds a pack to the session, which becomes the owner of the pack. If another thread has already
+ * added an equal pack, frees *k and sets *k to the pack of the session. */
 static enum rt_status keep_pack(struct rt_session *s, const char *key, size_t key_len,
                                 struct rt_buffer *of, struct rt_pack **k, struct rt_error *err)
 {

@@ -4,7 +4,7 @@
 
 #include "runtime/base/clock.h"
 
-/* An owner counts as unused after 100 ms without a use. A model that runs less than ten times a
+/* An owner counts as unused after 100 ms without a use. A model that runs fewer than ten times a
  * second can afford the page faults of newly allocated memory. */
 enum { UNUSED_NS = 100000000 };
 

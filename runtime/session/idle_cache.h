@@ -98,8 +98,8 @@ size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_cache_own
  * nothing, so concurrent calls may all return true. */
 bool rt_idle_cache_fits_specialisation(const struct rt_idle_cache *k, size_t bytes);
 int rt_idle_cache_specialisations(const struct rt_idle_cache *k);
-/* These functions add a specialisation to the counts and remove it. Adding never fails, so all
- * sessions together may slightly exceed the limit. */
+/* The first function adds a specialisation to the counts, and the second removes it from them.
+ * Adding never fails, so all sessions together may slightly exceed the limit. */
 void rt_idle_cache_add_specialisation(struct rt_idle_cache *k, size_t bytes);
 void rt_idle_cache_remove_specialisation(struct rt_idle_cache *k, size_t bytes);
 

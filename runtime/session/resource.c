@@ -17,7 +17,7 @@ struct rt_variable {
     /* The dtype is RT_NO_DTYPE if the variable has no value. mu guards this member and the members
      * after it. */
     struct rt_tensor value;
-    /* Number of the value's storage. Incremented when TensorFlow would allocate a new buffer. */
+    /* Version of the value's storage. Incremented when TensorFlow would allocate a new buffer. */
     uint32_t storage;
     bool is_mutable, is_frozen;
     void (*on_write)(void *arg);
@@ -154,7 +154,8 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
                        rt_dtype_name(v->dtype), rt_dtype_name((enum rt_dtype)t->dtype));
     enum rt_status st = rt_state_keep(state, &next, t, NULL, check, &why);
     rt_mutex_lock(&v->mu);
-    /* If the limit was reached, tries again and allows for the old value, which will be freed. */
+    /* If the limit was reached, tries again. The second attempt may exceed the limit by the bytes
+     * of the old value, which will be freed. */
     if (st == RT_RESOURCE_EXHAUSTED) {
         why = (struct rt_error){0};
         st = rt_state_keep(state, &next, t, &v->value, check, &why);

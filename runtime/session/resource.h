@@ -75,8 +75,8 @@ enum rt_status rt_variables_update(
 /*
  * For the compiler. A variable is mutable if a served signature writes it. No plan may use the
  * value of a mutable variable as a constant. rt_variable_freeze reads the value and marks the
- * variable as frozen: a plan holds the value as a constant. The next write to a frozen variable
- * makes the variable mutable and calls on_write once.
+ * variable as frozen, because a plan will contain the value as a constant. The next write to a
+ * frozen variable makes the variable mutable and calls on_write once.
  */
 bool rt_variable_is_mutable(struct rt_variable *v);
 void rt_variable_set_mutable(struct rt_variable *v);

@@ -173,7 +173,7 @@ static void end_pool(struct rt_session *s, struct rt_pool *p)
 void rt_session_pool_back(struct rt_session *s, struct rt_pool *p)
 {
     /* Many blocks of the run are still in use and will be returned to the pool later. `waits` is an
-     * upper bound on the bytes that the pool will keep. */
+     * upper bound on the bytes that the pool will retain. */
     const size_t waits = rt_pool_end(p, LEAST_POOL_BYTES);
     bool fits = rt_idle_cache_reserve(s->idle_cache, &s->cache_owner, rt_pool_reserved(p), waits);
     rt_mutex_lock(&s->pool_mu);

@@ -102,8 +102,8 @@ enum rt_status rt_session_check(const struct rt_session *s, struct rt_error *err
 /*
  * What a callable computes. Feeds and fetches name any tensors of the graph ("x:0", "x"). Targets
  * are nodes that run for their effect. A feed replaces a tensor; nodes that are needed only to
- * compute this tensor are not run. rt_session_prepare makes the plan immediately and keeps it.
- * rt_session_prepare returns RT_RESOURCE_EXHAUSTED if there are too many different specs.
+ * compute this tensor are not run. rt_session_prepare makes the plan immediately. It returns
+ * RT_RESOURCE_EXHAUSTED if the session already has callables for too many different specs.
  */
 struct rt_call_spec {
     const char *const *feeds;
@@ -212,7 +212,7 @@ void rt_session_serve(struct rt_session *s);
 /*
  * The loader calls this function before and after runs that must not affect later results. If `yes`
  * is true, saves the states of nodes, such as random generators; runs then make new states. If
- * `yes` is false, frees the new states and restores the saved ones. No run may be active during
+ * `yes` is false, frees the new states and restores the saved states. No run may be active during
  * either call.
  */
 void rt_session_set_aside(struct rt_session *s, bool yes);

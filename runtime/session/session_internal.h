@@ -22,7 +22,7 @@ struct pl_chooser;
 struct rt_specialisation;
 struct rt_pending_compilation;
 
-/* Maximum number of specialisations that a session keeps. */
+/* Maximum number of specialisations of a session. */
 enum { RT_SESSION_SPECIALISATIONS = 256 };
 
 struct rt_session {
@@ -72,12 +72,12 @@ struct rt_session {
     /* True between the two calls of rt_session_loading, and always if options.compiles_inline is
      * set. */
     bool is_loading;
-    atomic_bool ends; /* whether the session is about to be freed; stops compiling */
+    atomic_bool ends; /* set when the session is about to be freed; compiling then stops */
     /* Links of the compiler's queue; guarded by the compiler's mu. */
     struct rt_session *next_pending;
     bool is_enqueued;
-    /* Number of retired specialisations. A context that sees a new number drops its execution
-     * instances of retired specialisations. */
+    /* Number of retired specialisations. When this number has changed, a context drops its
+     * execution instances of retired specialisations. */
     atomic_int retirements;
 };
 
@@ -95,7 +95,8 @@ enum rt_status rt_session_follow(const struct rt_session *s, struct rt_error *er
 /* Returns a check (runtime/base/check.h) that calls rt_session_check. */
 struct rt_check rt_session_as_check(struct rt_session *s);
 /* Loads a tensor with the session's check (rt_tensor_load_checked). Code that loads or compiles
- * calls this function for each tensor that may be lazy, because a tensor may have gigabytes. */
+ * calls this function for each tensor that may be lazy, so that the loading of several gigabytes
+ * can be cancelled. */
 enum rt_status rt_session_load_tensor(struct rt_session *s, struct rt_tensor *t,
                                       struct rt_error *err);
 /* Makes an arena for a plan. plan_bytes counts the arena's bytes until the arena is freed. Returns

@@ -159,10 +159,10 @@ static enum rt_status retain(const struct rt_state *s, struct rt_tensor *out,
 }
 
 /*
- * Refuses tensors that hold objects, which must not be stored in variables. A variable that held
- * its own handle would never be freed. Stacks, TensorArrays and lists are charged to the run that
- * makes them, but in a variable they could grow from run to run. TensorFlow stores handles of these
- * objects, but destroys the objects at the end of the run.
+ * Refuses tensors that contain objects, because objects must not be stored in variables. A variable
+ * that contained its own handle would never be freed. Stacks, TensorArrays and lists are charged to
+ * the run that makes them, but in a variable they could grow from run to run. TensorFlow stores
+ * handles of these objects, but destroys the objects at the end of the run.
  */
 static enum rt_status refuse_objects(const struct rt_tensor *t, struct rt_error *err)
 {

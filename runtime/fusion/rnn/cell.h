@@ -19,8 +19,8 @@ struct pl_cell {
      * matrices and vectors. W and R may be the same matrix. */
     struct pl_edge in[RT_RNN_LIMIT];
     struct pl_edge made[2]; /* the new states h and c */
-    /* Whether each gate has its own weights. `gate` then holds W, R and the biases of each gate,
-     * instead of `in`. */
+    /* Whether each gate has its own weights. If so, `gate` contains W, R and the biases of each
+     * gate, and the elements of `in` for them are unused. */
     bool by_gate;
     /* For each gate, the edges that become the inputs RT_RNN_W to RT_RNN_R_BIAS of _RNN. The node
      * of an absent edge is -1. */

@@ -322,8 +322,7 @@ static bool is_concatenated(struct pl_match *m, const struct pl_terms *t, struct
     return pl_same(c->in[RT_RNN_H], h) && !pl_same(c->in[RT_RNN_X], h);
 }
 
-/* Matches a sum of two matmuls, one of x and one of the state. `h` and the shapes determine which
- * is which. */
+/* Matches a sum of two matmuls. One matmul multiplies the state `h`, and the other multiplies x. */
 static bool is_separate(struct pl_match *m, const struct pl_terms *t, struct pl_edge h)
 {
     struct pl_cell *c = m->c;

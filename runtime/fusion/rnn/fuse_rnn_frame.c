@@ -21,8 +21,8 @@ enum { MAX_BODY_DEPTH = 64, MAX_BODY_INPUTS = 16, MAX_SCANS = 1 << 23 };
 struct frame {
     struct pl_rnn_loop l;
     int cond;
-    /* for each node that the plan had before the pass, the number of the name of the frame into
-     * which it leads, or 0 if it is no Enter */
+    /* For each node that the plan had before the pass: the number of the frame name (rt_frame_id)
+     * if the node is an Enter, otherwise 0. */
     const int *leads_to;
     int n_named; /* number of nodes that the plan had before the pass */
     /* Variables `n_variables` to `l.n - 1` belong to constant Enters. */
@@ -259,9 +259,9 @@ static bool copy_condition(struct frame *f)
 
 /*
  * Returns whether e is the number of items n, or a limit with the same effect. dynamic_rnn writes
- * the limit as `Minimum(n, Maximum(1, n))`. The second n may be the length of the longest row
- * instead. The loop's result is then the same, because no row takes a step after the last step of
- * the longest row, and unwritten elements are zero.
+ * the limit as `Minimum(n, Maximum(1, n))` or as `Minimum(n, Maximum(1, longest))`, where `longest`
+ * is the number of steps of the longest row. With `longest`, the loop's result is the same, because
+ * no row takes a step after the last step of the longest row, and unwritten elements are zero.
  */
 static bool is_whole_length(const struct frame *f, struct pl_edge e)
 {
@@ -355,8 +355,8 @@ static int leaves(const struct frame *f, int node, int *k)
     return NOT_OF_LOOP;
 }
 
-/* Checks the readers of the loop's values and arrays. Returns whether the new nodes compute every
- * value that they read. */
+/* Checks the nodes that read the loop's values and arrays. Returns whether the new nodes compute
+ * every value that is read. */
 static bool find_readers(struct frame *f, struct pl_edge array)
 {
     const struct pl_graph *g = f->l.g;
@@ -470,7 +470,7 @@ static bool has_arrays(const struct pl_graph *g)
     return false;
 }
 
-/* Returns the numbers of the frames' names, as in struct frame. Returns NULL if out of memory. */
+/* Returns the array `leads_to` of struct frame. Returns NULL if memory runs out. */
 static int *name_frames(const struct pl_graph *g)
 {
     struct rt_frame_ids ids = {0};

@@ -91,8 +91,8 @@ static inline const struct rt_cell *rt_cell(int id)
     ATTR(ENUM, keep)   /* enum rt_rnn_keep */                                                      \
     ATTR(ENUM, read)   /* enum rt_rnn_read */                                                      \
     ATTR(ENUM, masked) /* enum rt_rnn_mask */                                                      \
-    /* A row that takes no step repeats its previous output if `holds` is set. Otherwise, the row  \
-     * writes the value that `before` holds for it. */                                             \
+    /* A row that takes no step repeats its previous output if `holds` is set. If `holds` is not   \
+     * set, or the row has not taken a step yet, its output is its row of the input `before`. */   \
     ATTR(BOOL, holds)
 RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
 
@@ -100,7 +100,7 @@ RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
  * writes the first element. */
 enum rt_rnn_keep { RT_RNN_KEEP_EACH, RT_RNN_KEEP_LAST };
 enum rt_rnn_read {
-    RT_RNN_UNREAD, /* No node reads y, but _RNN fails where the loop would fail. */
+    RT_RNN_UNREAD, /* No node reads y. _RNN still fails if the loop would fail. */
     /* y is the stack of the list's elements. _RNN fails if no step runs and y_rows is -1. */
     RT_RNN_READ,
     RT_RNN_INNER, /* The next layer of the loop reads y. */

@@ -367,8 +367,8 @@ static bool find_layers(struct pl_rnn_loop *l)
 
 /* ---- items ---- */
 
-/* Returns whether e is `Range(0, length, 1)`, where `length` is the length of `items`. e then holds
- * the index of every item. */
+/* Returns whether e is `Range(0, length, 1)`, where `length` is the length of `items`. e then
+ * contains the index of every item. */
 static bool is_every_index(const struct pl_graph *g, struct pl_edge e, struct pl_edge items)
 {
     const struct pl_node *n = pl_op_node(g, e, "Range", 3);

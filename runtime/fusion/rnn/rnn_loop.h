@@ -29,7 +29,7 @@ enum pl_rnn_role {
 struct pl_rnn_layer {
     struct pl_cell cell;
     int node;
-    int state[2]; /* variables that hold h and c, or -1 for a state that the cell lacks */
+    int state[2]; /* indexes of the variables for h and c; -1 for a state that the cell lacks */
 };
 
 /* Selects the rows that take a step. */
@@ -55,8 +55,8 @@ struct pl_rnn_loop {
     enum pl_rnn_role role[PL_RNN_LOOP_VARIABLES];
     struct pl_rnn_layer layer[PL_RNN_LOOP_LAYERS];
     int n_layers;
-    int list;   /* the variable with ROLE_LIST, or -1 */
-    int output; /* the variable with ROLE_OUTPUT, or -1 */
+    int list;   /* index of the variable with ROLE_LIST, or -1 */
+    int output; /* index of the variable with ROLE_OUTPUT, or -1 */
     struct pl_rnn_mask mask;
     /* True if step t writes element t of the list, false if every step writes element 0. */
     bool each;
