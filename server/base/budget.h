@@ -6,8 +6,9 @@
  * without other requests is refused with RESOURCE_EXHAUSTED, and the error message names the flag.
  *
  * A sixteenth of the budget is a reserve for small requests, which hold at most SRV_SMALL_BYTES.
- * Otherwise a few clients that do not read large responses could have all requests refused until
- * they are cut off. A budget of less than 16 MiB has no reserve.
+ * Without the reserve, a few clients that do not read large responses could occupy the entire
+ * budget. The server would then refuse all other requests until it cuts these clients off. A budget
+ * of less than 16 MiB has no reserve.
  *
  * Threads: any thread may call these functions.
  */

@@ -24,7 +24,8 @@ struct srv_model_log;
 
 /* The model, version and signature that a request names. Spans point into the request. */
 struct srv_model_spec {
-    struct rt_span name, label, signature; /* p is NULL if the request does not name one */
+    /* The pointer of a span is NULL if the request does not contain this name. */
+    struct rt_span name, label, signature;
     bool has_version;
     int64_t version;
 };

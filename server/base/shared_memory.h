@@ -36,14 +36,15 @@ enum rt_status srv_region_register(struct srv_shared_memory *m, struct rt_span n
 /* Forgets a region, or all regions if `name` is empty. Uses in progress continue. Forgetting a
  * region that is not registered has no effect. */
 void srv_region_unregister(struct srv_shared_memory *m, struct rt_span name);
-/* Sets *out to a copy of the list, or of the one region with this name, allocated in `arena`. */
+/* Sets *out to an array of *n entries in `arena`: one for the region with this name, or one for
+ * each region if `name` is empty. */
 enum rt_status srv_region_list(struct srv_shared_memory *m, struct rt_span name,
                                struct rt_arena *arena, struct srv_region_info **out, int *n,
                                struct rt_error *err);
 /* Checks that the region has `bytes` bytes at `offset`. */
 enum rt_status srv_region_check(struct srv_shared_memory *m, struct rt_span name, uint64_t offset,
                                 uint64_t bytes, struct rt_error *err);
-/* Copies `n` bytes from or to the region, at `offset` in it. */
+/* Copies `n` bytes from or to the region, starting at byte `offset` of the region. */
 enum rt_status srv_region_read(struct srv_shared_memory *m, struct rt_span name, uint64_t offset,
                                void *dst, size_t n, struct rt_error *err);
 enum rt_status srv_region_write(struct srv_shared_memory *m, struct rt_span name, uint64_t offset,

@@ -25,15 +25,15 @@ bool srv_socket_acked(int fd, uint64_t *bytes);
 void srv_socket_limit_unsent(int fd, int bytes);
 /* Returns RLIMIT_NOFILE. */
 int srv_files_limit(void);
-/* Returns how many of `n` file descriptors connections may use. The others (64, or half of n if n
- * is small) are reserved, so that models can be loaded regardless of the number of clients. REST
- * connections may use srv_files_left(srv_files_limit()) descriptors. Plaintext gRPC connections may
- * use srv_files_left() of that number. */
+/* Returns how many of `n` file descriptors connections may use. The remaining descriptors (64, or
+ * half of n if n is small) are reserved, so that models can be loaded regardless of the number of
+ * clients. REST connections may use srv_files_left(srv_files_limit()) descriptors. Plaintext gRPC
+ * connections may use srv_files_left() of that number. */
 int srv_files_left(int n);
 /* The reaction of a listener to a failure of accept4. */
 enum srv_accept_next {
-    SRV_ACCEPT_WAIT,  /* no connection waits, and poll reports the next one */
-    SRV_ACCEPT_AGAIN, /* the error concerns a single connection, and others may wait */
+    SRV_ACCEPT_WAIT,  /* no connection is pending, and poll will report the next connection */
+    SRV_ACCEPT_AGAIN, /* the error concerns one connection, and other connections may be pending */
     /* Descriptors or memory have run out. No event reports when they are available again, so the
      * listener must try again after some time. */
     SRV_ACCEPT_PAUSE,

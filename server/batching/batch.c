@@ -355,7 +355,7 @@ static void bisect(const struct srv_batch *b)
     at = &half[0].first;
     for (int i = 0; i < half[0].n_jobs; i++)
         at = &(*at)->next;
-    *at = NULL; /* ends the list of the first half, which is joined to the second half below */
+    *at = NULL; /* Ends the list of the first half. The lists are joined again after the runs. */
     for (int i = 0; i < 2; i++) {
         struct srv_batch *h = &half[i];
         struct rt_error err = {.arena = b->arena};

@@ -55,7 +55,7 @@ bool srv_batch_has_large_outputs(const struct srv_job *job);
 
 /*
  * Returns whether `t` can be padded, and thus merged with tensors that differ from `t` only in
- * inner dimensions. Padding extends each inner dimension to the longest in the batch, and fills the
+ * inner dimensions. Padding extends each inner dimension to its maximum in the batch, and fills the
  * new elements with the tensor's first element. The rank is limited, as in TensorFlow Serving.
  */
 bool srv_batch_can_pad(const struct rt_tensor *t);

@@ -37,7 +37,7 @@ struct srv_job {
     /* shapes of the feeds for rt_model_make_dynamic */
     const struct rt_shape *dynamic_shapes;
     struct rt_arena *arena; /* the request's arena */
-    /* number of bytes charged to the limit --max_bytes_in_flight */
+    /* number of bytes charged to the budget for bytes in flight (server/base/budget.h) */
     size_t body_bytes;
 
     /* feeds[i] is input i of the signature; srv_job_clear clears the feeds */
@@ -58,7 +58,7 @@ struct srv_job {
     struct rt_trace *trace;
 
     uint32_t level;      /* as in srv_core_job */
-    int64_t deadline_ns; /* on CLOCK_MONOTONIC; RT_NEVER means no deadline */
+    int64_t deadline_ns; /* time on CLOCK_MONOTONIC; RT_NEVER means no deadline */
     /* whether deadline_ns was set by --default_deadline_seconds */
     bool has_default_deadline;
     _Atomic bool cancelled; /* the client has disconnected, so the job must not be started */

@@ -16,7 +16,7 @@
 /* Returns the number of worker indexes in the metrics. Each CPU worker (--num_workers) and each GPU
  * stream has its own index. The spare workers and the runs that have waited share one index. */
 int srv_scheduler_n_workers(const struct srv_server *server);
-/* Creates the scheduler and its workers. Reads the batching parameters that the options name. */
+/* Creates the scheduler and its workers. Reads the server's batching parameters. */
 enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler **out,
                                  struct rt_error *err);
 /* Completes all queued jobs with UNAVAILABLE, and joins the workers. */

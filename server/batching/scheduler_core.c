@@ -6,7 +6,8 @@ enum {
     /* Minimum time between two searches for jobs whose deadlines have expired. */
     SWEEP_NS = 1000000,
     SMALL_NS = 20000000, /* maximum expected duration of a short run */
-    /* how far back settings.long_ns considers runs of other model queues */
+    /* For settings.long_ns, a batch of another model queue counts as recent if it began within this
+     * time. */
     RECENT_NS = 1000000000,
 };
 
@@ -104,7 +105,7 @@ void srv_core_bucket_remove(struct srv_core_bucket *b)
 
 static void activate(struct srv_core *c, struct srv_core_model_queue *l)
 {
-    /* a model queue that was idle must not get priority over the others */
+    /* a model queue that was idle must not get priority over other model queues */
     l->virtual_ns = max64(l->virtual_ns, c->virtual_ns);
     l->prev = NULL;
     l->next = c->active;
@@ -323,9 +324,9 @@ static bool is_kept(const struct srv_core *c, const struct srv_core_bucket *b, i
     return recent->model_queue && recent->ns > now - RECENT_NS;
 }
 
-/* Of the buckets of model queue `l` that are ready and that the worker may run, returns the one
- * whose first job comes first. Returns NULL if no bucket is ready, or if a running batch of `l`
- * must end first. */
+/* Considers the buckets of model queue `l` that are ready and from which the worker may take a
+ * batch. Returns the bucket whose first job must run before the first jobs of the other buckets
+ * (is_before). Returns NULL if no bucket is ready, or if a running batch of `l` must end first. */
 static struct srv_core_bucket *choose(const struct srv_core *c,
                                       const struct srv_core_model_queue *l, int64_t now,
                                       enum choice which, const struct srv_core_worker *w)

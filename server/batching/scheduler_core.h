@@ -60,7 +60,7 @@ struct srv_core_policy {
      * idle workers could share the rows or a job misses its deadline. A job is dropped only after
      * its deadline has passed. */
     bool fixed;
-    /* The allowed batch sizes in ascending order. A merged batch is padded to one of them. */
+    /* Allowed batch sizes in ascending order. A merged batch is padded to one of these sizes. */
     int n_sizes;
     int64_t sizes[SRV_MAX_BATCH_SIZES];
 };
@@ -79,7 +79,7 @@ struct srv_core_bucket {
     struct srv_core_bucket *next;
     struct srv_core_job *head, *tail;
     int64_t n_rows; /* total number of rows of the queued jobs */
-    /* number of batches that the queued jobs will form, and number of rows of the last one */
+    /* number of batches that the queued jobs will form, and number of rows of the last batch */
     int64_t n_batches, open_rows;
     int n_jobs, running;
     bool merges; /* whether jobs of this bucket may be merged */
@@ -206,15 +206,16 @@ bool srv_core_next(struct srv_core *c, int64_t now, const struct srv_core_worker
 /* Marks a running batch as long. srv_core_has_place does not count long batches, so that spare
  * workers may run other batches. */
 void srv_core_mark_long(struct srv_core *c, struct srv_core_batch *batch);
-/* Returns whether another batch may run. The number of running batches, without the long ones, must
- * be less than n_workers, the number of workers of group 0, and than settings.max_running. */
+/* Returns whether another batch may run. The number of running batches, not counting long batches,
+ * must be less than n_workers (the number of workers of group 0) and less than
+ * settings.max_running. */
 bool srv_core_has_place(const struct srv_core *c, int n_workers);
-/* Like srv_core_next, but for a spare worker. Group 0 has n_workers workers. Takes a batch from a
- * small bucket whose runs are expected to be short, if the model queue has no other short run in
- * progress. If srv_core_has_place returns true, it may also take a batch of a model queue that has
- * no running batch. If `is_ample` is also set, the model queue may have running batches, but no
- * long ones. A model with long runs thus takes one spare worker, and several only while spare
- * workers are ample. */
+/* Like srv_core_next, but for a spare worker. Group 0 has n_workers workers. A spare worker may
+ * take a batch from a small bucket if the run is expected to be short and the bucket's model queue
+ * has no other short run in progress. If srv_core_has_place returns true, a spare worker may also
+ * take a batch of a model queue that has no running batch or, if `is_ample` is set, no long running
+ * batch. A model with long runs thus occupies one spare worker, or several while spare workers are
+ * ample. */
 bool srv_core_next_spare(struct srv_core *c, int64_t now, int n_workers, bool is_ample,
                          struct srv_core_batch *out, struct srv_core_job **expired);
 /* Ends a batch that ran for run_ns. If `learn` is set, adds the duration to the cost model. `learn`

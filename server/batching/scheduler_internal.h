@@ -32,13 +32,13 @@ enum {
     SRV_QUEUES_FACTOR = 4,
     SRV_MAX_GROUPS = RT_MAX_ACCELERATORS + 1,
     /* Maximum number of spare workers. A model queue with long runs takes another spare worker only
-     * while fewer than SRV_MAX_SPARES / 2 spare workers are busy. The others remain for idle model
-     * queues. */
+     * while fewer than SRV_MAX_SPARES / 2 spare workers are busy. The remaining spare workers are
+     * reserved for idle model queues. */
     SRV_MAX_SPARES = 64,
 };
 
 struct srv_worker_group {
-    struct srv_core *core; /* the core of the group's model queues */
+    struct srv_core *core; /* scheduler core of the group's model queues */
     struct rt_cond work;   /* signalled when a batch is ready for the group */
     int n_workers;         /* number of workers, excluding spare workers */
     /* Numbers of waiting workers, and of workers that were signalled and have not woken. Guarded by

@@ -49,7 +49,7 @@ static void stop(struct srv_scheduler *s, bool has_timer)
     rt_cond_broadcast(&s->spare);
     rt_cond_broadcast(&s->follower);
     if (has_timer)
-        pthread_join(s->timer, NULL); /* joined first, because the timer starts spare workers */
+        pthread_join(s->timer, NULL); /* The timer ends first, because it starts spare workers. */
     rt_mutex_lock(&s->mu);
     while (s->n_threads)
         rt_cond_wait(&s->no_threads, &s->mu);

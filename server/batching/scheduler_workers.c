@@ -1,4 +1,4 @@
-/* Runs batches, and contains the threads of the workers and of the timer (scheduler_internal.h). */
+/* Runs batches. Implements the threads of the workers and of the timer (scheduler_internal.h). */
 #include "server/batching/scheduler_internal.h"
 
 #include "runtime/base/clock.h"
@@ -8,8 +8,8 @@
 #include "server/metrics/metrics.h"
 
 enum {
-    /* An inline run that takes longer is stopped and repeated on a worker. Runs differ in duration,
-     * because it may depend on the values of the inputs. */
+    /* An inline run that takes longer is stopped and repeated on a worker. The duration of a run
+     * may depend on the values of its inputs. */
     INLINE_RUN_NS = 5000000,
     RUNS_BEFORE_LARGER = 256,
     START_AGAIN_NS = 1000000000, /* time between two attempts to start a spare worker */

@@ -43,9 +43,10 @@ bool srv_args_is(const struct srv_args *a, const char *name);
  * follows, advances i and returns that argument. Otherwise returns NULL. */
 const char *srv_args_value(struct srv_args *a, const char *name);
 
-/* Finds the directory of a model's SavedModel: `dir` if it contains one, `dir`/model.savedmodel if
- * that does, and otherwise that of the version with the highest number in `dir`
- * (srv_source_model_dir). Fails with INVALID_ARGUMENT if saved_model.pb is empty. */
+/* Finds the directory of a model's SavedModel. This is `dir` or `dir`/model.savedmodel if the
+ * directory contains a SavedModel, and otherwise the directory of the version with the highest
+ * number in `dir` (srv_source_model_dir). Fails with INVALID_ARGUMENT if saved_model.pb is
+ * empty. */
 enum rt_status srv_find_version(const char *dir, struct rt_arena *arena, const char **out,
                                 struct rt_error *err);
 /* Parses the value of --timeout, a number of seconds from 0 to 86400, into milliseconds. */

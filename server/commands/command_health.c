@@ -128,7 +128,8 @@ static int talk_tls(gnutls_session_t s)
     char response[64];
     size_t n = 0;
     ssize_t got;
-    /* the other errors are timeouts and TLS messages without application data */
+    /* Maximum number of attempts after errors that are not fatal: timeouts, and TLS messages
+     * without application data. */
     int tries = 3;
 
     do
@@ -144,8 +145,8 @@ static int talk_tls(gnutls_session_t s)
             n += (size_t)got;
     }
     response[n] = '\0';
-    /* A server that requires a client certificate sends no response, because this command has none.
-     * The server is running, so it counts as ready. */
+    /* A server that requires a client certificate sends no response, because this command has no
+     * certificate. The server is running, so it counts as ready. */
     if (!n && gnutls_certificate_client_get_request_status(s))
         return 200;
     return status_code(response);

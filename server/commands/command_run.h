@@ -41,7 +41,7 @@ struct srv_run {
 
 /* Runs the signature once. `call` is its callable in r->model or in another model. `trace` may be
  * NULL. The time limit counts from now_ns, the current time by rt_now_ns. Returns
- * RT_DEADLINE_EXCEEDED if it passes. */
+ * RT_DEADLINE_EXCEEDED if the time limit passes. */
 enum rt_status srv_run_call(const struct srv_run *r, struct rt_callable *call,
                             struct rt_tensor *fetches, struct rt_trace *trace, int64_t now_ns,
                             struct rt_error *err);

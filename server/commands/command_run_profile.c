@@ -24,7 +24,7 @@ struct row {
     const char *name, *op, *fused, *kernel, *shapes;
     /* time of a node in each run in nanoseconds, excluding the nodes that it calls */
     int64_t *ns;
-    struct row *sum; /* the op's row that includes this node */
+    struct row *sum; /* for the row of a node: the row of the node's op */
     int64_t calls;   /* number of calls of the node, or of all nodes of the op, in the last run */
     double flops, bytes; /* numbers of FLOPs and accessed bytes in the counted calls */
     double mean_ns;      /* mean time in nanoseconds over the chosen runs */
@@ -44,7 +44,8 @@ struct profile {
     int64_t *run_ns, *plain_ns;
     bool *chosen; /* whether traced run i is in the faster half of the traced runs */
     double mean_ns, plain_mean_ns, node_ns;
-    /* memory of the activations in the largest segment, and largest scratch memory of a node */
+    /* size of the largest activation buffer of a segment, and of the largest scratch memory of a
+     * node */
     size_t activation_bytes, scratch_bytes;
     struct table nodes, ops;
     struct rt_arena *trace_arena;
@@ -151,8 +152,8 @@ static bool add_node(struct profile *p, int run, const struct rt_trace_node *n, 
 }
 
 /* Adds a traced run to the table. The trace lists the nodes in the order in which they ended. A
- * node contains the nodes that ran between its start and end. Their time is subtracted from its
- * own. */
+ * node contains the nodes that ran between its start and end. The time of the contained nodes is
+ * subtracted from the time of the containing node. */
 static enum rt_status add_run(struct profile *p, int run, struct rt_error *err)
 {
     const struct rt_trace_node **open =
