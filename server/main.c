@@ -53,7 +53,7 @@ static bool is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* Runs the server as process 1 of the container image. */
+/* Runs the server in the container, as process 1. */
 static int serve_image(int argc, const char *const *argv, const struct rt_registry *registry)
 {
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);

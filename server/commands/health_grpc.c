@@ -28,7 +28,7 @@ static bool is_serving(grpc_byte_buffer *message)
     return serving;
 }
 
-/* Queries the health of the whole server by an empty HealthCheckRequest. */
+/* Sends an empty HealthCheckRequest, which queries the health of the whole server. */
 static void exchange(grpc_call *call, grpc_completion_queue *cq, struct answer *a)
 {
     grpc_slice nothing = grpc_empty_slice();

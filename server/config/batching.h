@@ -43,10 +43,10 @@ struct srv_batching {
 struct Tensorflow__Serving__BatchingParameters;
 
 /*
- * Reads a BatchingParameters message. Fails with INVALID_ARGUMENT if a parameter is invalid, with
- * TensorFlow Serving's message where it has one. thread_pool_name has no effect, because batches
- * run on the workers. The metrics label thread_pool_name is always "", as in
- * tensorflow_model_server.
+ * Reads a BatchingParameters message. Fails with INVALID_ARGUMENT if a parameter is invalid. The
+ * error message is TensorFlow Serving's if TensorFlow Serving makes the same check.
+ * thread_pool_name has no effect, because batches run on the workers. The metrics label
+ * thread_pool_name is always "", as in tensorflow_model_server.
  */
 enum rt_status srv_batching_from_message(struct srv_batching *out,
                                          const struct Tensorflow__Serving__BatchingParameters *m,

@@ -1,7 +1,7 @@
 /*
- * Builds the command line for process 1 of the container image. The image has no shell. When the
- * binary is invoked as tf_serving_entrypoint.sh, it derives its arguments from MODEL_NAME and
- * MODEL_BASE_PATH, as TensorFlow Serving's image does.
+ * Builds the command line of the server in the container, where the server is process 1. The image
+ * has no shell. Therefore the binary itself, if invoked as tf_serving_entrypoint.sh, derives the
+ * arguments from MODEL_NAME and MODEL_BASE_PATH, as the script in TensorFlow Serving's image does.
  */
 #ifndef SRV_ENTRYPOINT_H
 #define SRV_ENTRYPOINT_H

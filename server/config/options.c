@@ -444,7 +444,7 @@ void srv_options_help(FILE *out, bool as_tensorflow)
             as_tensorflow ? "tensorflow_model_server" : "slipway serve",
             as_tensorflow ? "" : " or --name value");
     for (int pass = 0; pass < 3; pass++) {
-        /* flags that TensorFlow Serving also has come first */
+        /* the flags of TensorFlow Serving come first */
         enum meaning meaning = pass == 0 ? TFS : pass == 1 ? OURS : (enum meaning)pass;
         fprintf(out, "%s:\n", titles[meaning]);
         for (const struct row *r = rows; r < rows + N_ROWS; r++) {
@@ -566,7 +566,7 @@ static enum taken take_value(struct srv_options *o, const struct row *row, const
 }
 
 /* Finds a boolean flag whose name is a prefix of the argument. tensorflow_model_server then reports
- * the rest of the argument as an invalid value, instead of an unknown flag. */
+ * the rest of the argument as an invalid value. It does not report an unknown flag. */
 static const struct row *boolean_before(const char *arg)
 {
     for (const struct row *r = rows; r < rows + N_ROWS; r++)

@@ -30,8 +30,8 @@ static int64_t larger(int64_t a, int64_t b)
 
 /* ---- fields without effect ---- */
 
-/* Logs, in one line, the fields of message `m` that are set without an effect. `known` is a
- * NULL-terminated list of the fields with an effect. */
+/* Logs, in one line, the fields that are set in message `m` but have no effect. `known` is a
+ * NULL-terminated list of the fields that have an effect. */
 static void log_without_effect(const char *where, const ProtobufCMessage *m,
                                const char *const *known)
 {

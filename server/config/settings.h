@@ -13,7 +13,8 @@
 
 /*
  * Reads the files into the options. Fails if TensorFlow Serving refuses a setting, with the same
- * error message. Logs the fields without an effect. Memory for the options is allocated in `arena`.
+ * error message. Logs the fields that are set but have no effect. Memory for the options is
+ * allocated in `arena`.
  */
 enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *arena,
                                     struct rt_error *err);

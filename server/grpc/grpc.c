@@ -437,8 +437,8 @@ void srv_grpc_quiesce(struct srv_grpc *g)
 
 int srv_grpc_in_flight(struct srv_grpc *g)
 {
-    /* From srv_grpc_quiesce until the shutdown of the core, sockets may have unread requests. They
-     * count as one request. */
+    /* From srv_grpc_quiesce until the shutdown of the core, sockets may have unread requests. All
+     * unread requests together count as one request. */
     bool receive = atomic_load(&g->quiesced) && !atomic_load(&g->is_shut_down);
     return receive + atomic_load(&g->server->grpc_requests);
 }

@@ -262,8 +262,8 @@ void srv_grpc_start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
     grpc_call_error e = grpc_call_start_batch(call, ops, n, event, NULL);
     if (here && grpc_completion_queue_thread_local_cache_flush(loop->cq, &done.tag, &done.success))
         loop->at_once[loop->n_at_once++] = done;
-    /* The core refuses a batch only if the transport makes an error. The event of a refused batch
-     * would never arrive. */
+    /* The core refuses a batch only if the transport has a bug. The event of a refused batch would
+     * never arrive. */
     if (e != GRPC_CALL_OK) {
         RT_LOG(RT_LOG_ERROR, "gRPC: a batch was refused: %s", grpc_call_error_to_string(e));
         abort();

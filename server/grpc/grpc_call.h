@@ -48,8 +48,8 @@ struct srv_stream {
     /* whether a message is being sent; the next one must wait until `sent` is called */
     bool is_sending;
     bool is_ended;
-    /* whether the stream counts towards the limits on streams (grpc_share.c), until the call
-     * ends */
+    /* Whether the stream was counted towards the limits on streams (grpc_share.c). The limits count
+     * the stream until the call ends. */
     bool has_begun;
     bool has_sent; /* whether the response's initial metadata was sent */
     /* Called when a message was sent. `sent`, `closed` and `look` may be NULL. */
@@ -118,13 +118,14 @@ struct srv_call {
     /* status of inflating the message; c->err contains the error */
     enum rt_status inflate_status;
     bool is_inflated;
-    /* state of inflating the message between two steps, otherwise NULL (grpc_payload.c) */
+    /* State of inflating the message between two steps (grpc_payload.c). NULL if the message is not
+     * being inflated. */
     struct srv_inflation *inflation;
     /* The low bits are a value of enum srv_awaited. The other bits are the number of waits that
      * have begun. */
     _Atomic uint32_t awaited;
-    /* State at the last stall check that found a new wait or progress: the value of `awaited`, the
-     * time, and the number of bytes that the peer had received. */
+    /* State recorded by the last stall check that found a new wait or new progress: the value of
+     * `awaited`, the time of the check, and the number of bytes that the peer had received. */
     uint32_t seen_awaited;
     int64_t seen_ns;
     uint64_t seen_taken;
@@ -139,9 +140,9 @@ struct srv_call {
         void (*next)(struct srv_call *c);
         struct srv_message back;
     } detour;
-    /* If has_large is set, `large` is a reference to the message of a large response. It is held
-     * until the core has forgotten the call, so that the core does not free the message on its own
-     * thread. */
+    /* If has_large is set, `large` is a reference to the message of a large response. The reference
+     * is released after the core has forgotten the call, so that no thread of the core frees the
+     * message. */
     grpc_slice large;
     bool has_large;
     bool close_started;  /* RECV_CLOSE was started */
@@ -192,7 +193,8 @@ void srv_call_fail(struct srv_call *c, enum rt_status code);
  * done, received_ns, queued_ns, started_ns and finished_ns. If job.deadline_ns is not 0, the
  * earlier of job.deadline_ns and the call's deadline applies. */
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job));
-/* Announces that another thread will respond. Unless `patient` is set, the drain waits for it. */
+/* Announces that another thread will send the response. Unless `patient` is set, the drain waits
+ * for the response. */
 void srv_call_expect(struct srv_call *c, bool patient);
 /* Sends the response of a call after srv_call_submit or srv_call_expect. May be called on any
  * thread. Takes ownership of `p`, which must be allocated by malloc. If `p` is NULL and `code` is
@@ -218,10 +220,10 @@ enum srv_background {
 void srv_call_in_background(struct srv_call *c, enum srv_background kind,
                             bool (*work)(struct srv_call *c));
 /*
- * Runs `work` on the thread for `kind` until it returns false, and then `next` on the I/O loop
- * thread. A handler calls this function on the I/O loop thread instead of responding. `next` then
- * has the duties of the handler. If the client disconnects meanwhile, `work` is perhaps not called,
- * and `next` is called only for a stream.
+ * Runs `work` on the thread for `kind` until `work` returns false, and then `next` on the I/O loop
+ * thread. A handler calls this function on the I/O loop thread instead of responding. The rules for
+ * handlers (see the top of this file) then apply to `next`. If the client disconnects before `work`
+ * returns false, `work` may be skipped, and `next` is called only for a stream.
  */
 void srv_call_detour(struct srv_call *c, enum srv_background kind, bool (*work)(struct srv_call *c),
                      void (*next)(struct srv_call *c));

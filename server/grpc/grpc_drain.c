@@ -15,8 +15,8 @@ enum {
     MOST_TURNS = 1000,
 };
 
-/* Records all connections of the process with unread bytes, because the core does not reveal which
- * connections are its own. */
+/* Records all connections of the process that have unread bytes. They may include connections of
+ * other servers in the process, because the core does not reveal which connections are its own. */
 static void note_unread(struct srv_grpc_closing *closing)
 {
     int n = srv_sockets(closing->unread, SRV_GRPC_MAX_UNREAD);
@@ -27,8 +27,8 @@ static void note_unread(struct srv_grpc_closing *closing)
             closing->unread[closing->n_unread++] = closing->unread[i];
 }
 
-/* Returns whether all bytes that had arrived before the I/O loop began to close were read. A
- * connection's bytes were read when its receive buffer was found empty. */
+/* Returns whether all bytes that had arrived before the I/O loop began to close were read. The
+ * bytes of a connection count as read once a check has found its receive buffer empty. */
 static bool all_read(struct srv_grpc_closing *closing)
 {
     while (closing->n_unread && !srv_socket_has_unread(closing->unread[closing->n_unread - 1]))

@@ -28,12 +28,14 @@ enum {
     BLOCK_EXTRA = 1024,
     LARGEST_LIST = 1 << 30,
     LOG_EVERY_MS = 1000,
-    /* Number of bytes that each connection may hold regardless of the other connections. */
+    /* Every connection may have this number of bytes of incomplete bodies, regardless of the other
+     * connections. */
     HELD_ANYWAY = 64 << 10,
     IS_CUT_OFF = -2,
 };
 
-/* recvmsg hides the sanitizer's interceptor, so it must call the interceptor */
+/* The sanitizer's interceptor of recvmsg is not called, because this program defines recvmsg
+ * itself. This definition must therefore call the interceptor. */
 #if RT_HAS_SANITIZER
 ssize_t __interceptor_recvmsg(int fd, struct msghdr *message, int flags);
 #define REAL_RECVMSG(fd, message, flags) __interceptor_recvmsg(fd, message, flags)
@@ -121,10 +123,10 @@ static void report(enum srv_h2_verdict v)
 
 /* ---- incomplete bodies ---- */
 
-/* Returns whether a connection holds too many bytes. It may hold as many bytes as all connections
- * together leave unused of their common limit. A single connection may thus hold half of the limit,
- * and each of n equal connections `1 / (n + 1)` of it. The connections with the most bytes are cut
- * off first. */
+/* Returns whether the incomplete bodies of a connection have too many bytes. The maximum for one
+ * connection is the common limit of all connections minus the bytes of all connections together. A
+ * single connection may thus have half of the common limit, and each of n equal connections
+ * `1 / (n + 1)` of the common limit. The connections with the most bytes are cut off first. */
 static bool holds_much(struct watched *w) RT_REQUIRES(w->mu)
 {
     const int64_t now = (int64_t)w->frames.uploads.held, more = now - w->held;

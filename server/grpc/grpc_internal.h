@@ -2,24 +2,27 @@
  * Declarations shared by the files of the gRPC transport that use gRPC's core. Only these files
  * include this header, and no other file of the server uses the core.
  *
- * | file             | purpose                                                            |
- * |------------------|--------------------------------------------------------------------|
- * | grpc.c           | runs the I/O loops, and starts and stops the core's servers        |
- * | grpc_arguments.c | builds the core's channel arguments (--grpc_channel_arguments)     |
- * | grpc_tls.c       | creates credentials from the keys and certificates                 |
- * | grpc_admin.c     | checks the permission for admin actions                            |
- * | grpc_listen.c    | opens listening sockets and accepts connections                    |
- * | grpc_frames.c    | cuts off connections that flood the core with frames or headers    |
- * | grpc_call.c      | handles all events of calls, and sends responses                   |
- * | grpc_stream.c    | begins and ends streams, and sends their messages                  |
- * | grpc_payload.c   | reads, inflates and charges messages; reads metadata and deadlines |
- * | grpc_share.c     | limits the number of open calls, in total and per connection       |
- * | grpc_stall.c     | cuts off peers that do not send a request or read a response       |
- * | grpc_background.c     | uses separate threads for work that would block an I/O loop        |
- * | grpc_drain.c     | closes an I/O loop                                                 |
- * | grpc_methods.c   | contains the table of methods                                      |
- * | grpc_inference.c, grpc_describe.c, grpc_reload.c, grpc_health.c,
- * grpc_reflection.c: handlers |
+ * | file              | purpose                                                            |
+ * |-------------------|--------------------------------------------------------------------|
+ * | grpc.c            | runs the I/O loops, and starts and stops the core's servers        |
+ * | grpc_arguments.c  | builds the core's channel arguments (--grpc_channel_arguments)     |
+ * | grpc_tls.c        | creates credentials from the keys and certificates                 |
+ * | grpc_admin.c      | checks the permission for admin actions                            |
+ * | grpc_listen.c     | opens listening sockets and accepts connections                    |
+ * | grpc_frames.c     | cuts off connections that flood the core with frames or headers    |
+ * | grpc_call.c       | handles all events of calls, and sends responses                   |
+ * | grpc_stream.c     | begins and ends streams, and sends their messages                  |
+ * | grpc_payload.c    | reads, inflates and charges messages; reads metadata and deadlines |
+ * | grpc_share.c      | limits the number of open calls, in total and per connection       |
+ * | grpc_stall.c      | cuts off peers that do not send a request or read a response       |
+ * | grpc_background.c | uses separate threads for work that would block an I/O loop        |
+ * | grpc_drain.c      | closes an I/O loop                                                 |
+ * | grpc_methods.c    | contains the table of methods                                      |
+ * | grpc_inference.c  | handles inferences                                                 |
+ * | grpc_describe.c   | handles requests for information                                   |
+ * | grpc_reload.c     | reloads the model config                                           |
+ * | grpc_health.c     | handles the service grpc.health.v1                                 |
+ * | grpc_reflection.c | handles the service of gRPC reflection                             |
  *
  * These files do not use the core: h2_frames.c and h2_uploads.c parse HTTP/2 frames and count
  * request bodies, read_turns.c limits the reads of a connection, rearm.c makes the kernel report a
@@ -64,9 +67,9 @@ struct srv_background_queue {
     struct rt_cond more;
     /* mu guards the members below. */
     bool stopping;
-    /* The connections that wait for their turn, in this order. The oldest waiting call represents
-     * its connection. The calls are linked by `next_turn`. `last` is undefined if `first` is
-     * NULL. */
+    /* The connections that wait for their turn, in the order of their turns. The oldest waiting
+     * call of a connection represents the connection. The calls are linked by `next_turn`. `last`
+     * is undefined if `first` is NULL. */
     struct srv_call *first, *last;
     int at_work;             /* index of the connection whose turn it is, or -1 */
     struct srv_call *behind; /* oldest waiting call of the connection whose turn it is, or NULL */
@@ -206,8 +209,8 @@ void srv_stream_close_share(struct srv_call *c);
 /* ---- grpc_stall.c ---- */
 
 int64_t srv_grpc_stall_limit_ns(const struct srv_server *server);
-/* Cuts off the calls whose peer has stalled until the call's deadline or beyond the time limit. The
- * I/O loop calls this function at intervals. */
+/* Cuts off the calls that have waited for their peer longer than the time limit or beyond the
+ * call's deadline. The I/O loop calls this function at intervals. */
 void srv_grpc_cut_stalled(struct srv_grpc_loop *loop, int64_t now);
 /* Records the event `what` for which the call waits. May be called on any thread, but not on two
  * threads at once for the same call. */
@@ -231,8 +234,8 @@ void srv_grpc_close_turn(struct srv_grpc_loop *loop);
 
 /* Checks that --model_root exists and that --admin_token_file is readable and contains a token. */
 enum rt_status srv_grpc_check_admin_files(const struct srv_options *o, struct rt_error *err);
-/* Like srv_grpc_check_admin_files. Also logs a warning if every client of the gRPC port may perform
- * admin actions. */
+/* Makes the checks of srv_grpc_check_admin_files, and logs a warning if every client of the gRPC
+ * port may perform admin actions. */
 enum rt_status srv_grpc_start_admin(const struct srv_options *o, struct rt_error *err);
 
 #endif

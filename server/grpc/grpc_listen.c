@@ -39,13 +39,14 @@ enum {
 /* ---- secure connections ---- */
 
 /*
- * grpc_server_add_channel_from_fd takes only plaintext connections. The C++ library has an
- * "external connection acceptor" for connections of other listeners. For a port whose address
- * begins with "external:", the core does not listen. Instead, it stores a pointer to a
- * grpc_core::TcpServerFdHandler at the address in the channel argument of the same name. This file
- * uses the same interface. In the class's table of virtual functions, the virtual destructor
- * occupies two entries, and the function that takes over a connection follows. This has been so
- * since gRPC 1.25.
+ * grpc_server_add_channel_from_fd accepts only plaintext connections. The C++ library has an
+ * "external connection acceptor", which passes the connections of other listeners to the core. This
+ * file uses the same interface. If the address of a port begins with "external:", the core does not
+ * listen. Instead, the core creates a grpc_core::TcpServerFdHandler. The channel argument whose key
+ * is the port's address contains the place where the core stores a pointer to the handler. In the
+ * table of virtual functions of TcpServerFdHandler, the first two entries belong to the virtual
+ * destructor. The third entry is the function that takes over a connection. The table has had this
+ * layout since gRPC 1.25.
  */
 static const char secure_address[] = "external:slipway";
 

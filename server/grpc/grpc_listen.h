@@ -53,7 +53,7 @@ enum rt_status srv_grpc_listen_secure(struct srv_grpc_port *port,
 enum rt_status srv_listen_tcp(struct srv_listener *l, struct srv_grpc_port *port, bool is_secure,
                               const char *address, int number, int *bound, struct rt_error *err);
 /* Listens on a UNIX socket. `mode` is the mode of the socket file; 0 means that the umask applies.
- * `flag` is the name of the flag with the path, for errors. */
+ * `flag` is the name of the flag that specifies the path. Error messages contain this name. */
 enum rt_status srv_listen_unix(struct srv_listener *l, struct srv_grpc_port *port, const char *path,
                                int mode, const char *flag, struct rt_error *err);
 enum rt_status srv_listener_start(struct srv_listener *l, struct rt_error *err);

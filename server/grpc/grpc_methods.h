@@ -35,7 +35,7 @@ struct srv_grpc_method {
      * payload. */
     void (*handle)(struct srv_call *c);
     /* Returns the message of the UNIMPLEMENTED error if the options disable the method, or NULL if
-     * it is enabled. `off` itself is NULL if the method is always enabled. */
+     * the method is enabled. The pointer `off` is NULL if no option can disable the method. */
     const char *(*off)(const struct srv_options *o);
     /* the protocol's call for this method, or NULL */
     const struct srv_endpoint *endpoint;

@@ -1,4 +1,4 @@
-/* Implements ModelService.HandleReloadConfigRequest. The response is sent when each new model is
+/* Implements ModelService.HandleReloadConfigRequest. The response is sent once every new model is
  * available or has failed. Only the calling client waits. */
 #include <stdlib.h>
 #include <string.h>

@@ -3,10 +3,10 @@
  * peer has acknowledged the setting (see also h2_frames.h), and only per connection. Even without a
  * message, an open call takes 13 to 17 KB in Slipway and the core together.
  *
- * A connection may have as many open calls as all connections leave unused of their common limit. A
- * single connection may thus use half of the limit, and a second one a quarter. Each connection may
- * always have LEAST open calls, so that a client with few calls is served regardless of other
- * clients.
+ * The maximum number of open calls of a connection is the common limit of all connections minus the
+ * number of open calls of all connections. A single connection may thus use half of the limit, and
+ * a second connection a quarter. Each connection may always have LEAST open calls, so that a client
+ * with few calls is served regardless of other clients.
  *
  * A call beyond the limit is refused immediately by cancelling it with a status. The core sends the
  * status as trailers and forgets the stream, even if the request never becomes complete.

@@ -2,8 +2,8 @@
  * Cuts off peers that do not complete a request or do not receive a response, so that the memory of
  * their calls is freed. The time limit is --request_read_timeout_ms, as for REST. It applies to the
  * complete arrival of a request, to the next request of a stream, and to the receipt of each 64 KiB
- * of a large response. The deadline of a call is also a limit, but most clients end the call
- * themselves then.
+ * of a large response. The deadline of a call is also a limit, but most clients end a call at its
+ * deadline themselves.
  *
  * While the server drains, an incomplete request is cut off when DRAIN_GRACE_NS nanoseconds have
  * passed both since the drain began and since the wait for the request began. The status is
@@ -69,8 +69,8 @@ void srv_grpc_forget_sockets(struct srv_grpc_loop *loop)
     rt_map_clear(&loop->sockets);
 }
 
-/* Decodes the brackets that the core percent-encodes in an address, as in the format of
- * srv_socket_peer. */
+/* Decodes the percent-encoded brackets in an address from the core, so that the address has the
+ * format of srv_socket_peer. */
 static void unescape(char *peer)
 {
     char *to = peer;
@@ -139,8 +139,9 @@ static bool has_large(const struct srv_call *c, uint32_t awaited)
     return (awaited & SRV_AWAITED_MASK) == SRV_AWAITS_SENT && c->n_out > LEAST_TAKEN;
 }
 
-/* Reads how many bytes the peer has received. For UNIX sockets, reads how many bytes were written,
- * of which the kernel may still buffer about 200 KB. */
+/* Sets *bytes to the number of bytes that the peer has received. For UNIX sockets, sets *bytes to
+ * the number of bytes that were written. The kernel may still buffer about 200 KB of the written
+ * bytes. */
 static bool taken_of(int fd, uint64_t *bytes)
 {
     return srv_socket_acked(fd, bytes) || srv_socket_sent(fd, bytes);

@@ -16,8 +16,8 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
  * message was built, ends the stream with an error instead. Must not be called if is_sending is
  * set. */
 void srv_stream_send(struct srv_call *c, struct rt_bytes *message);
-/* Like srv_stream_send, but the message consists of a copy of `head`, followed by the bytes of
- * `message`. */
+/* Sends one message as srv_stream_send does. The message consists of a copy of `head`, followed by
+ * the bytes of `message`. */
 void srv_stream_send_parts(struct srv_call *c, struct rt_span head, struct rt_bytes *message);
 bool srv_call_is_ending(const struct srv_call *c); /* returns whether streams should end */
 /* Resets the arena, reads the next message of the stream, and passes the message to `handle`. If

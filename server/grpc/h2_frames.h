@@ -29,17 +29,18 @@
  *
  * Therefore a peer whose calls have one small message each may cancel about 2,000 calls in one
  * burst, all of its calls at a steady rate of 1,000 per second, and three of five calls at any
- * rate. The bytes that the server sends refill the budget that the peer's window updates and pings
- * for these bytes spend. A body in frames of at least SRV_H2_LARGE_DATA bytes spends nothing.
+ * rate. A peer acknowledges the bytes that the server sends by window updates and pings, which
+ * spend the budget. The sent bytes therefore refill the budget. A body in frames of at least
+ * SRV_H2_LARGE_DATA bytes spends nothing.
  *
  * Payloads are skipped, so the running time of srv_h2_frames_take depends on the number of frames
  * and not on the number of bytes.
  *
  * The bytes of incomplete bodies are counted (h2_uploads.h). gRPC's core reads into blocks of
  * memory, and a part of a body retains its whole block. So each part is counted together with up to
- * SRV_H2_RETAINED_BYTES of the bytes that preceded it on the connection. The core also keeps a
- * grpc_slice for each part, that is, for each DATA frame in each read, which is counted as
- * SRV_H2_PART_BYTES. The caller decides how many bytes a connection may hold.
+ * SRV_H2_RETAINED_BYTES of the bytes that preceded it on the connection. A part consists of the
+ * bytes of one DATA frame in one read. The core also stores a grpc_slice for each part. The slice
+ * is counted as SRV_H2_PART_BYTES. The caller limits the counted bytes of a connection.
  *
  * Threads: these functions do not lock; the struct is used by the thread that reads the connection.
  */
@@ -56,8 +57,8 @@ enum { SRV_H2_MAX_STREAMS_BEFORE_ACK = 1024, SRV_H2_BUDGET = 10000, SRV_H2_FRAME
 /* A grpc_slice has 32 bytes. The array of slices grows by half of its size, so a slice may take 48
  * bytes. */
 enum { SRV_H2_RETAINED_BYTES = 1 << 16, SRV_H2_PART_BYTES = 48 };
-/* A DATA frame with at least this number of payload bytes causes no work other than that for its
- * bytes. */
+/* A DATA frame with at least this number of payload bytes causes no work in addition to the work
+ * for the payload. */
 enum { SRV_H2_LARGE_DATA = 256 };
 
 enum srv_h2_verdict {
@@ -67,7 +68,7 @@ enum srv_h2_verdict {
     SRV_H2_NO_SETTINGS_ACK,
     SRV_H2_FLOOD,
     SRV_H2_NO_PREFACE, /* the peer does not use HTTP/2 */
-    /* The connection holds too many bytes of incomplete bodies. Only the callers of these functions
+    /* The connection has too many bytes of incomplete bodies. Only the callers of these functions
      * return this verdict. */
     SRV_H2_HOLDS_MUCH,
 };
@@ -86,10 +87,10 @@ struct srv_h2_frames {
     /* Number, modulo `2^32`, of frames and key updates that cost work. A DATA frame of at least
      * SRV_H2_LARGE_DATA bytes costs no work. */
     uint32_t n_work;
-    /* stream of the current DATA frame, or 0 if the current frame is another */
+    /* number of the current DATA frame's stream, or 0 if the current frame is no DATA frame */
     uint32_t data_stream;
     /* number of bytes, at most SRV_H2_RETAINED_BYTES, that were read since the last part of a
-     * counted body; they count together with the next part */
+     * counted body; these bytes are counted together with the next part */
     uint32_t unpaid;
     struct srv_h2_uploads uploads;
     bool data_ends; /* whether the current DATA frame ends its stream */
@@ -101,8 +102,8 @@ struct srv_h2_frames {
     uint8_t frame[SRV_H2_FRAME_BYTES]; /* header of the current frame */
 };
 
-/* Initialises the state of a new connection, which begins with the client's preface. `sent` is a
- * count of sent bytes as for srv_h2_frames_fill. */
+/* Initialises the state of a new connection, which begins with the client's preface. `sent` has the
+ * same meaning as in srv_h2_frames_fill. */
 void srv_h2_frames_init(struct srv_h2_frames *f, uint32_t max_block, int64_t now_ms, uint64_t sent);
 void srv_h2_frames_clear(struct srv_h2_frames *f);
 /* Refills the budget. Must be called before srv_h2_frames_take. `sent` is a running count of the
@@ -115,8 +116,8 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *p, s
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n);
 
 /* State for parsing the frames that the server sends. The frames show which streams the server has
- * ended. The server no longer holds the received bodies of these streams. All members are zero
- * before the first byte is sent. */
+ * ended. The bodies received on an ended stream are no longer in the server's memory. All members
+ * are zero before the first byte is sent. */
 struct srv_h2_sent {
     uint32_t skip;
     uint8_t n_frame;

@@ -19,13 +19,13 @@ enum {
      * earlier. Pauses of handshakes do not count. */
     AT_ONCE = 16,
     HIGHEST_COST = AT_ONCE / 2,
-    /* Maximum number of paused connections of a queue that a check examines. It examines the oldest
-     * connections, because their pauses may end. It examines the others in turn, because their
-     * peers may be gone. */
+    /* Maximum number of paused connections that one check examines in a queue. A check examines the
+     * oldest connections to end their pauses. Consecutive checks examine the whole queue in turn,
+     * to find connections that their peers have closed. */
     LOOKED_AT = 32,
-    /* Minimum time between two ends of connections that the core sees, so that the core does not
-     * tear down many connections at once. If the delay would exceed about ENDS_NS, several
-     * connections end at a time. */
+    /* Minimum time between two events at which the core learns that a connection has ended, so that
+     * the core does not destroy many connections at once. If the delay would exceed about ENDS_NS,
+     * the core learns of several ended connections at a time. */
     END_NS = 5000000,
     ENDS_NS = 500000000,
     /* if no pause has ended for PAUSE_NS, the oldest pause is ended */
@@ -51,8 +51,8 @@ enum {
     /* after this number of bytes, `frames` and `bytes` are reset to 0 if is_heavy is not set */
     BULK_BYTES = 1 << 18,
     TURN_BULK = 1 << 20, /* maximum number of bytes per turn during a crowd (see CROWD) */
-    /* A sender is a connection that has sent at least SENDER_BYTES in a turn. The turns of all
-     * senders together have about ROUND_BYTES. */
+    /* A sender is a connection that has sent at least SENDER_BYTES in a turn. In one turn of every
+     * sender, about ROUND_BYTES are read in total. */
     SENDER_BYTES = TURN_BYTES,
     ROUND_BYTES = 1 << 25,
     /* maximum number of senders whose turns may have TURN_BULK bytes */
@@ -60,7 +60,8 @@ enum {
     /* With more than FEW_SENDERS senders, a read that empties the socket resets `bulk` only if the
      * turn is at least this number of nanoseconds old. */
     SENDER_NS = 250000000,
-    /* a fall in the number of open calls by this number counts as the end of a connection */
+    /* if the number of open calls decreases by at least this number between two checks, a
+     * connection is considered to have ended */
     FEWER_CALLS = 4,
     MAX_LOOPS = 64,
     NONE = -1,
@@ -149,8 +150,8 @@ static struct {
     int64_t handshake_begun_ns;
     const _Atomic int *n_calls; /* NULL means unknown */
     int n_calls_before;         /* value of *n_calls at the last check */
-    /* last time at which a connection ended, or at which a check found at least FEWER_CALLS calls
-     * fewer */
+    /* last time at which a connection ended, or at which a check found that the number of open
+     * calls had decreased by at least FEWER_CALLS */
     int64_t ended_ns;
     pthread_t thread;
 } all = {.mu = RT_MUTEX_INIT,
@@ -313,7 +314,7 @@ static int take_handshake(int *released, int64_t now, bool is_free) RT_REQUIRES(
 }
 
 /* Returns whether the peer has closed the connection or its sending side. The core then ends the
- * connection after reading everything. */
+ * connection after it has read all bytes. */
 static bool is_hung_up(int fd)
 {
     struct pollfd now = {.fd = fd, .events = POLLRDHUP};

@@ -44,11 +44,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Starts the thread that ends pauses. May be called only once. *n_calls is the number of open
+/*
+ * Starts the thread that ends pauses. May be called only once. *n_calls is the number of open
  * calls, and is read until srv_turns_stop is called. n_calls is NULL if the number is unknown. If
  * `has_tls` is set, every TCP connection begins with a TLS handshake, whose steps
- * srv_turns_handshake reports. Returns false if the thread cannot be started or the kernel does not
- * report events again. In both cases, no connection is ever paused. */
+ * srv_turns_handshake reports. Returns false if the thread cannot be started, or if
+ * srv_socket_rearm does not work on this system (rearm.h). In both cases, no connection is ever
+ * paused.
+ */
 bool srv_turns_start(const _Atomic int *n_calls, bool has_tls);
 /* Stops the thread that ends pauses. The core must have stopped reading. Does nothing unless
  * srv_turns_start succeeded. */
@@ -69,9 +72,10 @@ bool srv_turns_is_gone(int fd);
 /* Called before a read. Returns the maximum number of bytes that the read may consume, or 0 if
  * the read must return EAGAIN. */
 size_t srv_turns_limit(int fd);
-/* Records a read of n bytes that contain n_frames frames that cost work (see above). n_frames is -1
- * if the bytes are still encrypted. is_all is set if the read has emptied the socket. A new turn
- * then begins with these bytes, unless many connections send (see above). */
+/* Records a read of n bytes. n_frames is the number of frames in these bytes that cost work, or -1
+ * if the bytes are still encrypted. is_all is set if the read has emptied the socket. The bytes
+ * then begin a new turn, unless more than 32 connections send at the same time (see the top of this
+ * file). */
 void srv_turns_took(int fd, size_t n, int64_t n_frames, bool is_all);
 /* Counts n more frames that cost work. They were found by decrypting bytes of earlier reads. */
 void srv_turns_held_frames(int fd, uint32_t n);

@@ -10,7 +10,8 @@
 
 enum { MAX_FD = 1 << 17 };
 
-/* This sendmsg hides the sanitizer's interceptor, so it calls the interceptor. */
+/* The sanitizer's interceptor of sendmsg is not called, because this program defines sendmsg
+ * itself. This definition must therefore call the interceptor. */
 #if RT_HAS_SANITIZER
 ssize_t __interceptor_sendmsg(int fd, const struct msghdr *message, int flags);
 #define REAL_SENDMSG(fd, message, flags) __interceptor_sendmsg(fd, message, flags)

@@ -258,7 +258,7 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
     struct head h = {.http = 0};
     size_t begin = out->n;
     const unsigned char *at = head.p, *end = head.p + head.n - 2;
-    /* the bytes from `kept` to `at` are not yet appended to `out` */
+    /* the bytes from `kept` to `at` have not been appended to `out` yet */
     const unsigned char *kept = at;
     const char *why;
     int http;

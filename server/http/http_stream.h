@@ -3,8 +3,9 @@
  * received bytes and outputs the bytes for libmicrohttpd. It passes only requests that are well
  * formed and have one interpretation. It drops headers that this server does not use, and the
  * extensions and trailers of chunked bodies. All readers therefore agree on where a message ends,
- * and requests cannot be smuggled. libmicrohttpd never receives a malformed request. This matters
- * because it refuses requests in unusual ways, and because its chunk reader could be made to loop.
+ * and requests cannot be smuggled. Malformed requests are withheld from libmicrohttpd for two
+ * reasons: libmicrohttpd refuses requests in unusual ways, and a malformed chunk can make its chunk
+ * reader loop.
  *
  * In the output, a canned request replaces a request whose head is refused. If a request is refused
  * later, the rest of its body is missing from the output. `refused` is the number of the refused

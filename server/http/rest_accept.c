@@ -222,8 +222,8 @@ int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
                           closable_ns(longest_incomplete(l), INCOMPLETE_MS)};
     int64_t first = RT_NEVER;
     for (int i = 0; i < 3; i++)
-        /* A time in the past needs no check. The connection has already been closed, or another I/O
-         * loop has capacity. */
+        /* A time in the past needs no check. By this time, a connection has been closed in favour
+         * of a new one, or another I/O loop has capacity for the new connection. */
         if (at[i] > now && at[i] < first)
             first = at[i];
     return first;

@@ -2,8 +2,8 @@
 #include "server/http/rest_request.h"
 #include "server/protocol/admin.h"
 
-/* An action of a protocol. The body is a single slice of memory. The action keeps no pointers to
- * it. */
+/* An action of a protocol. The body is a single slice of memory. After the action has ended, no
+ * pointer to the body remains. */
 struct action {
     struct srv_action act; /* the first member */
     struct srv_rest_request *request;

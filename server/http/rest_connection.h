@@ -29,7 +29,7 @@ struct srv_rest_conn {
     bool has_sent_flight;
     bool is_gone; /* the peer has disconnected, so it cannot complete the handshake */
     struct srv_http_stream stream;
-    /* output of `stream`, of which libmicrohttpd has read the first `taken` bytes */
+    /* output of `stream`; libmicrohttpd has read the first `taken` bytes of this output */
     struct rt_bytes ready;
     size_t taken, drained;
     bool is_reading; /* a request has begun to arrive and has a deadline */
@@ -57,8 +57,8 @@ struct srv_rest_conn {
 
 /* Applies epoll_ctl's operation `op` to the connection's socket. The loop's epoll instance reports
  * when the peer closes its side, and during a handshake also when the socket is readable or
- * writable. While the connection lingers, it reports only that the socket is readable. Returns
- * false if epoll_ctl fails. */
+ * writable. While the connection lingers, the epoll instance reports only that the socket is
+ * readable. Returns false if epoll_ctl fails. */
 bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int op);
 /* Sets the deadline of a connection that has not received any byte of its first request. */
 void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c);
@@ -108,7 +108,7 @@ void srv_rest_suspend_handshakes(struct srv_rest_loop *l);
 void srv_rest_expect_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* Resumes handshakes whose sockets have reported events. All handshakes whose peers have
  * disconnected are resumed, and fail. At most one other handshake is resumed, if the current turn
- * has time. Called before the daemon runs. */
+ * has time left for handshakes. Called before the daemon runs. */
 void srv_rest_resume_handshakes(struct srv_rest_loop *l);
 /* Resumes all suspended handshakes. Called before the daemon is stopped. */
 void srv_rest_resume_all_handshakes(struct srv_rest_loop *l);

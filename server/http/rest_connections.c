@@ -241,11 +241,11 @@ void srv_rest_expire(struct srv_rest_loop *l, struct srv_link *list, int64_t now
 }
 
 /*
- * Ends connections whose peer has closed its side. libmicrohttpd does not notice this while a
- * request waits for its job, or if the end of the stream arrived together with the last bytes. An
- * incomplete request is dropped, because its rest cannot arrive. A request that waits for a job is
- * cancelled only after WATCH_AFTER_MS, because a client that has closed only its sending side may
- * still read the response.
+ * Ends connections whose peer has closed its side. libmicrohttpd does not notice the closed side
+ * while a request waits for its job, or if the end of the stream arrived together with the last
+ * bytes. An incomplete request is dropped, because the rest of the request cannot arrive. A request
+ * that waits for a job is cancelled only after WATCH_AFTER_MS, because a client that has closed
+ * only its sending side may still read the response.
  */
 void srv_rest_end_connections(struct srv_rest_loop *l)
 {

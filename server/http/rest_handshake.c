@@ -61,7 +61,8 @@ static void end_handshake(struct srv_rest_loop *l, struct srv_rest_conn *c)
 
 /* ---- steps ---- */
 
-/* Returns the `events` that the socket has now, and any error events, in the form of poll. */
+/* Returns which of the given `events` and which error events the socket reports now, as the bits of
+ * poll's `revents`. */
 static short state_of_socket(const struct srv_rest_conn *c, short events)
 {
     struct pollfd now = {.fd = c->fd, .events = events};
@@ -69,9 +70,9 @@ static short state_of_socket(const struct srv_rest_conn *c, short events)
     return poll(&now, 1, 0) == 1 ? now.revents : 0;
 }
 
-/* Returns whether the peer can no longer complete the handshake. It has closed the connection, or
- * it closed its sending side before the server sent all messages that precede the client's Finished
- * message. */
+/* Returns whether the peer can no longer complete the handshake. The peer has then closed the
+ * connection, or has closed its sending side before the server sent all messages that precede the
+ * client's Finished message. */
 static bool is_gone(const struct srv_rest_conn *c)
 {
     const short is = state_of_socket(c, POLLRDHUP);
@@ -99,8 +100,9 @@ static bool has_sent_flight(gnutls_session_t session)
     return last == GNUTLS_HANDSHAKE_FINISHED || last == GNUTLS_HANDSHAKE_SERVER_HELLO_DONE;
 }
 
-/* Tells the client and the log why a handshake failed. libmicrohttpd only closes the connection. A
- * client that only disconnects, as load balancers do to probe a port, is no reason to log. */
+/* Reports a failed handshake to the client by an alert, and in the log. libmicrohttpd only closes
+ * the connection. A client that only disconnects is not logged, because load balancers probe ports
+ * in this way. */
 static void report_failure(const struct srv_rest_loop *l, gnutls_session_t session, int status)
 {
     static struct srv_log_limit limit;

@@ -1,5 +1,5 @@
-/* Handles inference requests of any protocol. Finds and holds the version, decodes the body into a
- * job, and encodes the job's outputs. */
+/* Handles inference requests of any protocol. Finds the version and acquires a handle to it,
+ * decodes the body into a job, and encodes the job's outputs. */
 #include "runtime/base/clock.h"
 #include "server/telemetry/request_log.h"
 #include "server/http/rest_request.h"
@@ -142,7 +142,7 @@ bool srv_rest_inference(struct srv_rest_request *r)
     job->deadline_ns = deadline_of(r);
     r->found = srv_inference_find(inf, r->io_loop->map, &r->err);
     if (!r->found)
-        /* The version's handle is kept until the response is sent. */
+        /* The handle to the version is released when the response is sent. */
         srv_hold(r->io_loop, job->version);
     /* A request without a version never becomes a job, so no worker decodes its body. */
     const bool is_late = !r->found && r->io_loop->decode_ns >= DECODE_PER_TURN_NS;

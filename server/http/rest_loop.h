@@ -15,9 +15,9 @@
  * | rest_refuse.c      | refuses bodies before they are complete                           |
  * | rest_read.c        | reads or refuses the headers and the body of a request            |
  * | rest_gzip.c        | compresses response bodies and inflates request bodies            |
- * | rest_calls.c       | allocates and frees calls, and charges them to the budget           |
- * | rest_background.c       | has its own threads for work that would block an I/O loop         |
- * | rest_metrics.c     | writes the metrics page on a background thread                        |
+ * | rest_calls.c       | allocates and frees calls, and charges them to the budget         |
+ * | rest_background.c  | uses separate threads for work that would block an I/O loop       |
+ * | rest_metrics.c     | writes the metrics page on a background thread                    |
  * | rest_page.c        | releases metrics pages                                            |
  * | rest_handler.c     | handles a request from its first line to its end                  |
  * | rest_routes.c      | calls the handler of each route, and reports the server's health  |
@@ -25,8 +25,7 @@
  * | rest_outcome.c     | writes response headers, metrics and the access log               |
  *
  * Owner: the server owns a srv_rest, which owns its loops.
- * Threads: each loop has a thread. No other thread uses the loop, except for its mailbox and
- * `wake_fd`.
+ * Threads: each loop has a thread. Other threads may use only the mailbox and `wake_fd` of a loop.
  */
 #ifndef SRV_REST_LOOP_H
 #define SRV_REST_LOOP_H
@@ -105,11 +104,12 @@ struct srv_rest_loop {
     /* time of the next attempt after a failed accept, or 0 if no accept failed */
     int64_t accept_at_ns;
     char *raw;
-    struct rt_bytes clean; /* output of the connection's srv_http_stream for `raw` */
+    /* output of the connection's srv_http_stream after it has consumed `raw` */
+    struct rt_bytes clean;
     struct srv_message listen_message, quiesce_message, stop_message;
     bool closing, stopping;
     int closing_turn;
-    bool again;     /* whether the next turn does not wait for events */
+    bool again;     /* whether the next turn begins without waiting for events */
     int64_t now_ns; /* time at which the loop's current turn began */
     /* Lists of connections in the order of their deadlines. All connections of a list have the same
      * timeout. `fresh` contains the connections that have received no byte of their first

@@ -27,8 +27,8 @@ static struct srv_rest_page *page_new(struct srv_rest *rest)
     return page;
 }
 
-/* Returns whether responses may hold the page. Charges the page to the budget, unless it is one of
- * the SRV_REST_FREE_PAGES free pages. */
+/* Returns whether responses may use the page. Charges the page to the budget, unless the page is
+ * one of the SRV_REST_FREE_PAGES free pages. */
 static bool may_hold(struct srv_rest_page *page)
 {
     struct srv_rest *rest = page->rest;

@@ -125,8 +125,8 @@ static enum rt_status keep_header(struct srv_rest_call *req, const char *header,
     return RT_OK;
 }
 
-/* Keeps the headers that the route needs: the length of the JSON part of the body, and the
- * permission for an action. */
+/* Stores the headers that the route needs: the one with the length of the JSON part of the body,
+ * and Authorization for an action. */
 static enum rt_status keep_headers(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;

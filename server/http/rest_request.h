@@ -38,7 +38,8 @@ struct srv_rest_request {
     struct srv_description description;
     /* Status of the search for the version. If it is not RT_OK, `err` contains the message. */
     enum rt_status found;
-    /* header json_length_header of the protocol; p is NULL if the request lacks it */
+    /* value of the header whose name is srv_protocol.json_length_header; p is NULL if the request
+     * lacks this header */
     struct rt_span json_length;
     /* header Authorization of a request for an action; p is NULL if the request lacks it */
     struct rt_span authorization;
@@ -65,8 +66,8 @@ bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
  * `what` names the purpose of the bytes (server/base/budget.h). */
 enum rt_status srv_rest_over_budget(struct srv_rest_request *r, size_t bytes, const char *what);
 /* Returns the status to report after a decoder has failed with `st`. The decoder's memory was
- * limited to `left` bytes, which was all that the budget had left. If the decoder needed more,
- * returns the status of a refused charge. */
+ * limited to the `left` bytes that remained in the budget. If the decoder needed more memory,
+ * returns the status with which the budget refuses a charge. */
 static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, size_t left,
                                               enum rt_status st)
 {
@@ -96,9 +97,9 @@ void srv_rest_finished(struct srv_rest_request *r);
  * true if it has submitted a job. In this case, srv_rest_finished is called later or was already
  * called.
  */
-/* Runs an inference. If there are several errors, an error of the body has priority, and then the
- * error in r->found. A worker decodes the body if the inflated body is long, or if the I/O loop has
- * used up its decoding time for the turn. */
+/* Runs an inference. An error in reading the body takes precedence over the error in r->found. A
+ * worker decodes the body if the inflated body is long, or if the I/O loop has used up its decoding
+ * time for the turn. */
 bool srv_rest_inference(struct srv_rest_request *r);
 bool srv_rest_describe(struct srv_rest_request *r);
 bool srv_rest_act(struct srv_rest_request *r);

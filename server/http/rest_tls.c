@@ -131,9 +131,9 @@ static int check_key(gnutls_x509_crt_t cert, const gnutls_datum_t *der)
     return e;
 }
 
-/* Checks the key in the client's certificate before GnuTLS verifies a signature with it. In TLS
- * 1.3, GnuTLS verifies this signature before the certificate. At this time, the certificate may
- * thus be one that no CA has signed. */
+/* Checks the key in the client's certificate before GnuTLS verifies a signature with this key. In
+ * TLS 1.3, GnuTLS verifies the signature before it verifies the certificate. At this time, it is
+ * unknown whether a CA has signed the certificate. */
 static int before_signature(gnutls_session_t session, unsigned type, unsigned when, unsigned is_in,
                             const gnutls_datum_t *message)
 {

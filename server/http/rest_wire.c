@@ -107,8 +107,8 @@ static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
     return n;
 }
 
-/* Passes n bytes of l->raw through the stream. Copies to p the output that fits, and keeps the rest
- * in c->ready. Returns the number of bytes copied, or -1 if memory runs out. */
+/* Passes n bytes of l->raw through the stream. Copies the output that fits to p, and stores the
+ * rest in c->ready. Returns the number of bytes copied, or -1 if memory runs out. */
 static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, char *p,
                     size_t capacity)
 {
@@ -127,8 +127,8 @@ static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, 
     return c->ready.failed ? -1 : (ssize_t)k;
 }
 
-/* Reads and drops the bytes after a refused request. If they were unread, the kernel would reset
- * the connection, perhaps before the client has read the response. */
+/* Reads and drops the bytes after a refused request. With unread bytes, the kernel would reset the
+ * connection, perhaps before the client has read the response. */
 static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct source *from)
 {
     ssize_t n = 1;

@@ -35,7 +35,7 @@ struct srv_inference_steps; /* steps.h */
 struct srv_inference {
     const struct srv_inference_steps *steps;
     const struct srv_options *options;
-    struct rt_arena *arena; /* the request's arena, which may also contain the inference */
+    struct rt_arena *arena; /* the request's arena; the inference itself may be allocated in it */
     /* the job, owned by the caller; the inference sets its version, signature, feeds and fetches */
     struct srv_job *job;
 
@@ -49,9 +49,10 @@ struct srv_inference {
     size_t budget;
     /* for each output of the signature, whether the response contains it */
     bool *wanted;
-    /* the caller's budget, which messages of known size charge, or NULL */
+    /* The caller's budget, or NULL. A message whose size is known before it is written is charged
+     * to this budget. */
     struct srv_growth *growth;
-    /* for inputs and outputs in shared memory; set by the transport, or NULL */
+    /* shared memory that inputs and outputs may use; set by the transport, or NULL */
     struct srv_shared_memory *shared_memory;
     /* Value of the header srv_protocol.json_length_header, which a request has if its body
      * continues with binary data. p is NULL if the request lacks the header. */
@@ -100,7 +101,8 @@ size_t srv_inference_feed_bytes(const struct srv_inference *inf);
 enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_options *options,
                                  struct rt_error *err);
 
-/* Loads the outputs into memory and checks them for the call. job->status must be RT_OK. */
+/* Loads the outputs into memory, and calls steps->finish, which checks them. job->status must be
+ * RT_OK. */
 enum rt_status srv_inference_finish(struct srv_inference *inf, struct rt_error *err);
 
 /* Appends the response to `out`, which must be empty. Must be called after srv_inference_finish. */
@@ -126,9 +128,10 @@ enum srv_api srv_inference_api(const struct srv_inference *inf);
 void srv_inference_clear(struct srv_inference *inf);
 
 /*
- * Performs the steps from `read` to `encode` on the calling thread, with `version` instead of the
- * step `find`. The version need not be published or be the one that the request names. Only its
- * members `model`, `version` and `loaded` are read. *out is the response, allocated by malloc.
+ * Performs the steps from `read` to `encode` on the calling thread. The step `find` is skipped, and
+ * `version` is used instead. `version` may be unpublished, and may differ from the version that the
+ * request names. Of the struct srv_version, only the members `model`, `version` and `loaded` are
+ * read. *out is the response, allocated by malloc.
  */
 enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
                                      struct srv_version *version,

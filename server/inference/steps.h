@@ -19,7 +19,8 @@ struct srv_inference_steps {
     /* Checks the spec before the version is looked up. May be NULL. Not called for a warm-up, which
      * does not look up the version. */
     enum rt_status (*check_spec)(const struct srv_inference *inf, struct rt_error *err);
-    /* Returns the error of a failed lookup of the version. NULL means the lookup's own error. */
+    /* Returns the error to report if the version was not found. If this pointer is NULL, the error
+     * of the search for the version is reported. */
     enum rt_status (*not_found)(const struct srv_inference *inf, enum rt_status st,
                                 struct rt_error *err);
     /* Sets job->signature. */
@@ -49,9 +50,10 @@ int srv_sort_names(const char **names, int n);
 /* Returns the index of `name` in a sorted list, or -1. */
 int srv_place_of(const char *const *names, int n, const char *name);
 
-/* Resolves a dynamic callable, which the names of tensors specify. If the model already has this
- * callable, sets job->signature to it. Otherwise job->prepare builds the callable. `spec` and
- * `shapes` (as for rt_model_make_dynamic) must live as long as the request. */
+/* Resolves a dynamic callable. The names of its tensors identify the callable. If the model already
+ * has this callable, sets job->signature to it. Otherwise job->prepare builds the callable. `spec`
+ * and `shapes` have the same meaning as for rt_model_make_dynamic, and must live as long as the
+ * request. */
 enum rt_status srv_inference_dynamic(struct srv_inference *inf, const struct rt_call_spec *spec,
                                      const struct rt_shape *shapes, struct rt_error *err);
 

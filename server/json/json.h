@@ -36,8 +36,8 @@ enum srv_json_type {
 
 struct srv_json_doc {
     struct srv_json top;
-    /* The values of the top-level keys of the same names. If a key occurs more than once, its first
-     * value is used. p is NULL if the key does not occur. */
+    /* Each member is the value of the top-level key that has the member's name. If a key occurs
+     * more than once, its first value is used. p is NULL if the key does not occur. */
     struct srv_json signature_name, instances, inputs, examples, context;
     int64_t n_instances; /* number of elements if `instances` is an array */
 };
@@ -101,9 +101,9 @@ void srv_json_quote(struct rt_bytes *out, const void *s, size_t n);
 /* Appends n bytes as a quoted base64 string. */
 void srv_json_base64(struct rt_bytes *out, const void *s, size_t n);
 
-/* Like srv_json_quote and srv_json_base64, but for strings of tensors, which may have any length.
- * `out` fails if `cancellation` reports that the response is cancelled. srv_json_quote_long copies
- * bytes that are not UTF-8 unchanged, as TensorFlow Serving does. */
+/* These functions do the same as srv_json_quote and srv_json_base64, for strings of tensors, which
+ * may have any length. `out` fails if `cancellation` reports that the response is cancelled.
+ * srv_json_quote_long copies bytes that are not UTF-8 unchanged, as TensorFlow Serving does. */
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation);
 void srv_json_base64_long(struct rt_bytes *out, const void *s, size_t n,

@@ -59,10 +59,10 @@ static bool is_digit(unsigned char c)
 }
 
 /*
- * Returns how many decimal digits the eight bytes at p begin with, and sets *value to the number
- * that these digits form. The digits are moved to the end of the word, after zeros, so that one
- * conversion of eight digits works for any number of digits. A loop over the digits would
- * mispredict branches.
+ * Returns the number of decimal digits before the first other byte in the eight bytes at p, and
+ * sets *value to the number that these digits form. The digits are moved to the end of the word,
+ * after zeros, so that one conversion of eight digits works for any number of digits. A loop over
+ * the digits would mispredict branches.
  */
 static inline int leading_digits(const unsigned char *p, uint64_t *value)
 {
@@ -327,8 +327,8 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
     }
     struct decimal dec;
     p = read_decimal(start, end, &dec);
-    /* d is the double nearest to the number, or a neighbour of it. Both round to the same float
-     * unless the number is close to the midpoint of two floats. */
+    /* d is the double nearest to the number, or a double next to the nearest one. Both round to the
+     * same float unless the number is close to the midpoint of two floats. */
     if (!dec.cut && dec.w && dec.scale <= 0 && dec.scale >= -22) {
         d = (double)dec.w * tenth[-dec.scale];
         uint64_t bits, part;
@@ -502,9 +502,9 @@ static bool scaled(uint64_t m, int e, int p, uint64_t *out)
     return true;
 }
 
-/* Rounds `m * 2^e` to `digits` significant digits, without error. *d is their value, in
- * `[10^(digits-1), 10^digits)`. The rounded number is `*d * 10^(*k - digits + 1)`. Returns false if
- * 128 bits do not suffice. */
+/* Rounds `m * 2^e` to `digits` significant digits, without error. *d is the integer that these
+ * digits form, in `[10^(digits-1), 10^digits)`. The rounded number is `*d * 10^(*k - digits + 1)`.
+ * Returns false if 128 bits do not suffice. */
 static bool decimal_digits(uint64_t m, int e, int digits, uint64_t *d, int *k)
 {
     int top = e + 63 - __builtin_clzll(m); /* `top` is `floor(log2(m * 2^e))` */
@@ -695,8 +695,8 @@ static bool quick_float(char *buffer, float a, size_t *n)
     if (bits < 0x2edbe6ff || bits > 0x60ad78eb)
         return false;
     /* The decimal exponent computed from the binary exponent of `a` is correct or one too low. A
-     * comparison with a rounded power of ten decides. It is exact, because no float lies between a
-     * power of ten and the double nearest to it. */
+     * comparison with a rounded power of ten decides. The comparison is exact, because no float
+     * lies between a power of ten and the double nearest to this power. */
     const int top = (int)(bits >> 23) - 127;
     k = (int)((top * INT64_C(315653)) >> 20);
     k += (double)a >= (k < -1 ? tenth[-k - 1] : exact_ten[k + 1]);

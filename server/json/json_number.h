@@ -45,9 +45,10 @@ const unsigned char *srv_float_read(const unsigned char *p, const unsigned char 
 
 /*
  * These functions write a number and return the length of the text. Integers are written in
- * decimal. A float or double is written as by %g with 6 digits. If these digits do not read back as
- * the same value, a float is written with 9 digits, and a double with 17. ".0" is appended if the
- * text has neither '.' nor 'e'. NaN and the infinities are written as NaN, Infinity and -Infinity.
+ * decimal. A float or double is written in the format of %g with 6 digits. If reading these 6
+ * digits yields a different value, a float is written with 9 digits, and a double with 17 digits.
+ * ".0" is appended if the text has neither '.' nor 'e'. NaN and the infinities are written as NaN,
+ * Infinity and -Infinity.
  */
 size_t srv_float_write(char *buffer, float x);
 size_t srv_double_write(char *buffer, double x);

@@ -147,8 +147,8 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
         count_value(&model->examples, &srv_scale_examples, (uint64_t)job->n_rows);
 }
 
-/* Counts a request for an unknown model under the requested name, unless there are too many such
- * names. */
+/* Counts a request for an unknown model under the requested name. Counts at most SRV_MAX_STRANGERS
+ * different names. */
 static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
 {
     if (!name.n || name.n > MAX_STRANGERS_NAME || memchr(name.p, '\0', name.n))

@@ -13,7 +13,8 @@
 #include "server/batching/io_loop.h"
 
 struct srv_metrics;
-/* Creates empty metrics. n_workers is the number of workers' indexes (srv_scheduler_n_workers). */
+/* Creates metrics with all counters at 0. n_workers is the number of indexes for workers, as
+ * returned by srv_scheduler_n_workers. */
 struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers);
 void srv_metrics_free(struct srv_metrics *m);
 
@@ -32,10 +33,13 @@ void srv_metrics_model_gone(struct srv_metrics *m, const char *model);
  * current monotonic time. Called before a metrics page is written. */
 void srv_metrics_forget_gone(struct srv_metrics *m, int64_t now_ns);
 
-/* Counts a finished request. `job` is NULL if the request did not become a job, for example because
+/*
+ * Counts a finished request. `job` is NULL if the request did not become a job, for example because
  * its model is unknown. The request is then counted under `model` if that model exists, and
- * otherwise under one label for all unknown models. As in TensorFlow Serving, a request for an
- * unknown model is also counted under the requested name, unless there are too many such names. */
+ * otherwise under one label for all unknown models. If TensorFlow Serving counts requests of the
+ * API (srv_metrics_serving_counts), a request for an unknown model is also counted under the
+ * requested name, for a limited number of names.
+ */
 void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
                          struct rt_span model, enum srv_api api, enum rt_status code,
                          int64_t total_ns);
@@ -72,8 +76,8 @@ struct srv_version_statistics {
     struct srv_duration queue, run; /* time of requests in the queue, and of runs of batches */
     uint64_t rows;
 };
-/* The caller must hold the version. May be called on any thread. Requests that end meanwhile may be
- * counted in part. */
+/* The caller must hold a handle to the version. May be called on any thread. Requests that end
+ * during the call may be counted in part. */
 void srv_metrics_statistics(const struct srv_metrics *m, const struct srv_version_metrics *v,
                             struct srv_version_statistics *out);
 

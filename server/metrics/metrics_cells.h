@@ -66,7 +66,8 @@ struct srv_request_cells { /* counters of the requests for a signature on one ne
     struct srv_times latency[SRV_N_JOB_APIS];
 };
 
-/* counters of a version's batches on one worker, or inline on one network thread */
+/* counters of a version's batches on one worker, or of the version's inline batches on one network
+ * thread */
 struct srv_run_cells {
     struct srv_times queue, run;
     /* in this histogram, a value equal to a bound belongs to the bucket of that bound */
@@ -81,8 +82,8 @@ struct srv_thread_cells {
     struct srv_histogram runs, in_bytes, out_bytes; /* `runs` counts microseconds */
     struct srv_histogram queuing, request_rows, batch_rows;
     struct srv_padding {
-        /* number of rows including padding, or 0 for an unused entry; the last entry counts all
-         * other sizes */
+        /* Number of rows of a batch, including padding. 0 in an unused entry. The last entry counts
+         * the batches whose sizes have no other entry. */
         _Atomic int64_t size;
         struct srv_histogram rows;
     } padding[SRV_MAX_PADDINGS];
@@ -163,7 +164,7 @@ struct srv_metrics {
     struct srv_stranger strangers[SRV_MAX_STRANGERS];
     /* maps the name of an event to a pointer to its uint64_t counter */
     struct rt_map events;
-    struct rt_arena *arena; /* holds the counters of events */
+    struct rt_arena *arena; /* the counters of events are allocated in this arena */
 };
 
 static inline uint64_t srv_count_of(const _Atomic uint64_t *c)
@@ -228,8 +229,9 @@ const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop)
 /* Sets first[i] to the index of the first I/O loop with the entrypoint of I/O loop i. The metrics
  * page prints one sum per entrypoint. */
 void srv_metrics_entrypoints(const struct srv_server *server, int first[SRV_MAX_IO_LOOPS]);
-/* Returns whether TensorFlow Serving counts requests of this API over this I/O loop's transport. It
- * counts Predict, Classify and Regress over gRPC, and all requests over REST. */
+/* Returns whether TensorFlow Serving counts requests of the API `api` over the transport of
+ * `io_loop`. TensorFlow Serving counts Predict, Classify and Regress over gRPC, and all requests
+ * over REST. */
 bool srv_metrics_serving_counts(const struct srv_io_loop *io_loop, enum srv_api api);
 /* Writes all of TensorFlow's metric families, sorted by name, including those without values. The
  * caller must hold srv_metrics.mu. */

@@ -103,8 +103,8 @@ struct srv_endpoint {
     const char *grpc_path; /* "/package.Service/Method", or NULL if the call is not a gRPC method */
     /* whether the call is frequent, so that the gRPC core should match its path */
     bool is_frequent;
-    /* Returns the reason for which the options disable the gRPC method, or NULL if they do not.
-     * `off` itself is NULL if the method is always enabled. */
+    /* If the options disable the gRPC method, returns the reason. Otherwise returns NULL. The
+     * pointer `off` is NULL if no option can disable the method. */
     const char *(*off)(const struct srv_options *o);
 };
 

@@ -90,7 +90,7 @@ static bool take_name(struct rt_span *symbol, struct rt_span name)
     return true;
 }
 
-/* The kinds of declarations, which differ in the declarations that they may contain. */
+/* The kinds of declarations. The kind determines which declarations a declaration may contain. */
 enum kind { FILE_KIND, MESSAGE_KIND, ENUM_KIND, SERVICE_KIND, LEAF_KIND };
 
 static enum kind kind_of(enum kind holder, uint32_t number)

@@ -9,7 +9,7 @@
  * | oip.c             | calls, routes, errors                                         |
  * | oip_request.c     | what REST and gRPC share: inputs and outputs of a signature   |
  * | oip_tensor.c      | tensors from raw bytes, and the names of data types           |
- * | oip_json.c        | requests and responses in JSON, with binary data behind it    |
+ * | oip_json.c        | requests and responses in JSON, with binary data after it     |
  * | oip_json_values.c | tensors from arrays in JSON                                   |
  * | oip_proto.c       | requests and responses as messages (proto/inference)          |
  * | oip_describe.c    | health, readiness and metadata                                |
@@ -81,12 +81,12 @@ struct srv_oip_request {
     struct srv_oip_input *inputs;
     struct srv_oip_output *outputs;
     bool is_binary; /* whether outputs are binary by default */
-    /* Whether the body contains no JSON but the raw bytes of the signature's only input.
+    /* Whether the body contains the raw bytes of the signature's only input instead of JSON.
      * srv_oip_bind then makes the input from `body`. */
     bool is_raw_body;
     struct srv_cursor body;
-    /* The outputs of the response, as indices of the signature's outputs, and whether each is
-     * binary. Set by srv_oip_bind. */
+    /* The outputs of the response: their indices among the signature's outputs, and for each output
+     * whether its values are sent as binary data. Set by srv_oip_bind. */
     int n_order;
     int *order;
     bool *order_is_binary;
@@ -134,7 +134,7 @@ enum rt_status srv_oip_check_region(const struct srv_oip_region *region, struct 
  * worker. */
 enum rt_status srv_oip_bind_region(struct srv_inference *inf, struct srv_oip_input *in,
                                    struct rt_tensor *out, size_t *budget, struct rt_error *err);
-/* Writes those outputs to shared memory for which the request names a region. */
+/* If the request names a region for an output, writes the output to this region. */
 enum rt_status srv_oip_write_regions(const struct srv_inference *inf, struct rt_error *err);
 /* Returns whether output i of the response is in shared memory. */
 static inline bool srv_oip_in_region(const struct srv_oip_request *r, int i)
@@ -155,7 +155,8 @@ const struct rt_tensor *srv_oip_result(const struct srv_inference *inf, int i);
 
 /* Returns the data type with this name in the protocol, or RT_NO_DTYPE if there is none. */
 enum rt_dtype srv_oip_dtype(struct rt_span name);
-/* Returns the protocol's name of a type, such as "FP32", or NULL if it has none. */
+/* Returns the protocol's name of a type, such as "FP32". Returns NULL if the protocol has no name
+ * for the type. */
 const char *srv_oip_dtype_name(enum rt_dtype dtype);
 /* Reads the values of an input into *out. Subtracts the size of the tensor from *budget. */
 enum rt_status srv_oip_tensor_read(const struct srv_oip_input *in, struct rt_tensor *out,

@@ -68,8 +68,8 @@ static enum rt_status read_entry(struct srv_action *a, bool is_on, struct srv_cu
     return st ? st : check_parameter(is_on, name, a->err);
 }
 
-/* Reads a RepositoryModelLoadRequest or RepositoryModelUnloadRequest. In KServe's messages, the
- * field with the number of Triton's repository_name is the name of the model. */
+/* Reads a RepositoryModelLoadRequest or RepositoryModelUnloadRequest. Field 1 is repository_name in
+ * Triton's messages, and the name of the model in KServe's messages. */
 static enum rt_status read_message(struct srv_action *a, bool is_on)
 {
     struct srv_cursor at = a->message;

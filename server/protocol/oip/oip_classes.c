@@ -79,8 +79,8 @@ static void sift(struct class *heap, int64_t n, int64_t i)
     }
 }
 
-/* Sets `top` to the first `n` classes of the `n_row` values at `begin`, in order. Stops when the
- * response is cancelled. */
+/* Selects the first `n` classes of the `n_row` values at `begin`, in the order of is_before, and
+ * stores them in `top` in this order. Stops when the response is cancelled. */
 static void choose(const struct rt_tensor *t, int64_t begin, int64_t n_row, struct class *top,
                    int64_t n, struct srv_cancellation *cancellation)
 {

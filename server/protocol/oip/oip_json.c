@@ -91,12 +91,12 @@ static enum rt_status read_value(const struct reader *r, struct srv_json v,
     return st;
 }
 
-/* An object with a member `parameters`: the request, an input or an output. */
+/* The object whose member `parameters` is read. It is the request, an input or an output. */
 struct place {
     struct srv_oip_input *input;
-    bool *is_binary;               /* for the request or an output, otherwise NULL */
-    struct srv_oip_region *region; /* for an input or an output, otherwise NULL */
-    uint64_t *n_classes;           /* for an output */
+    bool *is_binary;               /* set if the object is the request or an output, else NULL */
+    struct srv_oip_region *region; /* set if the object is an input or output, else NULL */
+    uint64_t *n_classes;           /* set if the object is an output, else NULL */
     bool is_request;
 };
 

@@ -1,11 +1,12 @@
-/* Reads and changes the settings of the log. This is Triton's extension `logging` of the protocol.
- * The server's log has a single level. Therefore, if infos are logged, warnings are logged too. */
+/* Implements Triton's extension `logging` of the protocol: reads and changes the settings of the
+ * log. The server's log has a single level. Therefore, if infos are logged, warnings are logged
+ * too. */
 #include "server/protocol/oip/oip.h"
 
 #include "runtime/base/log.h"
 #include "server/json/json_number.h"
 
-/* The current settings, or those that a request wants. */
+/* The current settings, or the settings that a client requests. */
 struct settings {
     bool info, warning, error;
     uint64_t verbose; /* log_verbose_level */

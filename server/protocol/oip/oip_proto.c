@@ -19,7 +19,7 @@ static enum rt_status malformed(const struct reader *r)
     return srv_wire_malformed(r->err, "ModelInferRequest");
 }
 
-/* Copies a text that the response will contain too. The request message is freed before the run. */
+/* Copies a text that the response must repeat. The request message is freed before the run. */
 static enum rt_status copy_text(const struct reader *r, const struct srv_field *f,
                                 struct rt_span *out)
 {
@@ -53,8 +53,9 @@ static enum rt_status read_value(const struct reader *r, struct srv_cursor messa
     return got < 0 ? malformed(r) : RT_OK;
 }
 
-/* Reads an entry of a map of parameters. `region` is that of the input or output, or NULL for the
- * parameters of the request. `n_classes` is that of the output, and otherwise NULL. */
+/* Reads an entry of a map of parameters. For an input or output, `region` points to the region of
+ * this input or output. For the request, `region` is NULL. `n_classes` points to the number of
+ * classes of an output, and is NULL for an input and for the request. */
 static enum rt_status read_parameter(const struct reader *r, struct srv_cursor entry,
                                      struct srv_oip_region *region, uint64_t *n_classes)
 {

@@ -62,8 +62,8 @@ static enum rt_status read_json(const struct srv_action *a, struct region *r)
 
 /* ---- messages ---- */
 
-/* Reads a message whose fields 1 to 4 are name, key, offset and byte_size. Some of the messages
- * have only the first fields. */
+/* Reads a message about shared memory. Fields 1 to 4 are the name, the key, the offset and the
+ * byte_size. A request to unregister a region or to list regions contains only the name. */
 static enum rt_status read_message(struct srv_cursor at, struct rt_arena *arena, struct region *r,
                                    struct rt_error *err)
 {

@@ -10,7 +10,8 @@
 #include "runtime/files/saved_model.h"
 #include "server/batching/job.h"
 
-/* One classification or regression. A MultiInference request has several. */
+/* One classification or regression. A MultiInference request contains several classifications and
+ * regressions. */
 struct srv_scoring {
     enum srv_api api;
     const struct rt_signature *sig;

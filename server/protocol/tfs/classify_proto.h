@@ -44,7 +44,7 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
 enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct rt_tensor *out,
                                  struct rt_error *err);
 
-/* Writes a ClassificationResponse or RegressionResponse with n examples; *out is allocated by
+/* Writes the ClassificationResponse or RegressionResponse for n examples; *out is allocated by
  * malloc. */
 enum rt_status srv_scoring_write(const struct srv_scoring *s, const struct rt_tensor *fetches,
                                  int64_t n, const struct srv_model_echo *echo,

@@ -119,7 +119,7 @@ static void write_specs(struct rt_bytes *out, int depth, const struct rt_tensor_
         rt_bytes_addc(out, '}');
 }
 
-/* Writes element i of the array `p`, which holds the values of field `f` of a TensorProto. */
+/* Writes element i of the array `p`, which contains the values of field `f` of a TensorProto. */
 static void write_element(struct rt_bytes *out, const ProtobufCFieldDescriptor *f, const void *p,
                           size_t i)
 {
@@ -169,7 +169,8 @@ static void write_elements(struct rt_bytes *out, int depth, const Tensorflow__Te
     const ProtobufCFieldDescriptor *f =
         protobuf_c_message_descriptor_get_field_by_name(t->base.descriptor, name);
     const char *message = (const char *)t;
-    /* Default values are never resource handles or variants, the only values that are messages. */
+    /* Only values of resource handles and variants are messages, and default values never have
+     * these types. */
     const size_t n = f->type == PROTOBUF_C_TYPE_MESSAGE
                          ? 0
                          : *(const size_t *)(const void *)(message + f->quantifier_offset);

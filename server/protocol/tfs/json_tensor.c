@@ -63,7 +63,7 @@ static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
         return is_int && n->i >= 0 && n->i <= UINT32_MAX;
     case RT_U64:
         return !is_int || n->i >= 0;
-    /* TensorFlow Serving refuses these types, so the value must be in the range of its type. */
+    /* TensorFlow Serving refuses these types. Slipway requires values in the range of the type. */
     case RT_U16:
     case RT_QU16:
         return is_int && n->i >= 0 && n->i <= UINT16_MAX;
@@ -223,8 +223,8 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
     return false;
 }
 
-/* Reads n comma-separated values at f->p, or one value if `alone` is set. The function that uses
- * this macro returns false if a value is invalid or there are more than n values. */
+/* Reads at most n comma-separated values at f->p, or one value if `alone` is set. The function that
+ * uses this macro returns false if a value is invalid or there are more than n values. */
 #define READ_RUN(type, read)                                                                       \
     do {                                                                                           \
         type *to = (type *)(void *)f->dst;                                                         \
@@ -290,8 +290,8 @@ static const unsigned char *read_half(const unsigned char *p, const unsigned cha
     return p;
 }
 
-/* Reads n values of a list. If `alone` is set, reads one value outside a list, and no comma after
- * it. */
+/* Reads at most n values of a list. If `alone` is set, reads one value that is not in a list, and
+ * does not read a comma after the value. */
 static bool fill_run(struct fill *f, int64_t n, bool alone)
 {
     const unsigned char *p = f->p, *end = f->end;
@@ -451,8 +451,8 @@ static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_js
     return RT_OK;
 }
 
-/* Finds the error in a value that could not be read. Compares the value with its own shape first,
- * and then with the shape of the first row. */
+/* Finds the error in a value that could not be read: a wrong type, a ragged list, or a shape that
+ * differs from the shape of the first row. */
 static enum rt_status refused(struct input *in, struct srv_json v, int max_rank,
                               struct rt_error *err)
 {

@@ -35,7 +35,7 @@ static enum rt_status read_entry(struct srv_cursor entry, struct srv_predict_inp
 
     out->alias = rt_span_of("", 0);
     out->tensor = entry;
-    out->tensor.left = 0; /* without a value, the TensorProto is empty */
+    out->tensor.left = 0; /* if the entry has no value, the TensorProto is empty */
     while (!st && (got = srv_field_next(&entry, &f)) > 0) {
         if (srv_field_is(&f, 1, SRV_BYTES))
             st = srv_cursor_span(f.body, &out->alias, arena, err);

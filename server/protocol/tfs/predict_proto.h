@@ -57,7 +57,7 @@ struct srv_predict_response {
     struct srv_growth *growth;
 };
 /* Writes a response; *out is allocated by malloc. Fails for types that a TensorProto cannot
- * hold. */
+ * represent. */
 enum rt_status srv_predict_write(const struct srv_predict_response *response, unsigned char **out,
                                  size_t *n, struct rt_error *err);
 

@@ -39,8 +39,8 @@ static const char *whole_name(struct srv_inference *inf, const char *name)
     return strchr(name, ':') ? name : rt_arena_printf(inf->arena, "%s:0", name);
 }
 
-/* Finds the graph's name of the tensor that a request calls `name`. If `sig` is not NULL, `name` is
- * an alias of an input or output of `sig`. */
+/* Sets *out to the name that a tensor has in the graph. `name` is the name of the tensor in the
+ * request. If `sig` is not NULL, `name` is an alias of an input or output of `sig`. */
 static enum rt_status graph_name(struct srv_inference *inf, const struct rt_signature *sig,
                                  bool is_feed, const char *name, const char **out,
                                  struct rt_error *err)

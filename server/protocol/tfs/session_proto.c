@@ -212,7 +212,7 @@ static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
     rt_bytes_clear(&all);
 }
 
-/* Writes a GraphDef. Its NodeDefs have no attributes, because a plan does not keep attributes. */
+/* Writes a GraphDef. Its NodeDefs have no attributes, because plans do not store attributes. */
 static void put_graph(struct rt_bytes *out, const struct rt_trace *t)
 {
     struct rt_bytes node, graph;

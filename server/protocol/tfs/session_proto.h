@@ -46,7 +46,7 @@ struct srv_session_response {
     struct srv_growth *growth;
 };
 /* Writes a response; *out is allocated by malloc. Fails for types that a TensorProto cannot
- * hold. */
+ * represent. */
 enum rt_status srv_session_write(const struct srv_session_response *r, unsigned char **out,
                                  size_t *n, struct rt_error *err);
 

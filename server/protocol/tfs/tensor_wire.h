@@ -25,7 +25,8 @@
 enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected,
                                struct rt_tensor *out, size_t *budget, struct rt_error *err);
 
-bool srv_tensor_has_wire(enum rt_dtype dtype); /* returns whether a TensorProto can hold the type */
+/* Returns whether a TensorProto can represent tensors of the type. */
+bool srv_tensor_has_wire(enum rt_dtype dtype);
 
 /*
  * Computes the sizes in bytes of a TensorProto (`tensor`), of its shape and of its values. If

@@ -105,7 +105,8 @@ static bool match_post(struct rt_span s, struct parts *out)
 }
 
 /* Matches `/v1/models[/NAME][/versions/N | /labels/L][/metadata]`. If a path matches both with and
- * without NAME, the path has a NAME. */
+ * without NAME, it is interpreted with NAME. For example, "metadata" is the NAME in
+ * `/v1/models/metadata`. */
 static bool match_get(struct rt_span uri, struct parts *out)
 {
     for (int with_name = 1; with_name >= 0; with_name--) {

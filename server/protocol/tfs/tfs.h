@@ -10,7 +10,7 @@
 
 extern const struct srv_protocol srv_tfs;
 
-/* The steps of gRPC methods. The steps of REST requests end in _json. */
+/* The steps of gRPC methods. The names of the steps of REST requests end in _json. */
 extern const struct srv_inference_steps srv_tfs_predict, srv_tfs_classify, srv_tfs_regress,
     srv_tfs_multi_inference, srv_tfs_session_run;
 extern const struct srv_inference_steps srv_tfs_predict_json, srv_tfs_classify_json,

@@ -20,10 +20,13 @@ struct srv_cursor {
     const struct rt_span *slice;
     size_t off;  /* offset of the position in the current slice */
     size_t left; /* number of bytes of the message that are not read yet */
-    /* Number of fields that srv_field_next may still read from the message. NULL: no limit. The
-     * cursors of nested messages share the counter, so it bounds the time for reading a message. If
-     * the counter is negative after a message was read, the limit was exceeded. The caller must
-     * then discard the result, even if no error was returned. */
+    /*
+     * Points to the number of fields that srv_field_next may still read from the message. If the
+     * pointer is NULL, the number is unlimited. The cursors of nested messages share the counter,
+     * so the counter bounds the time for reading a message. If the counter is negative after a
+     * message was read, the limit was exceeded. The caller must then discard the result, even if no
+     * error was returned.
+     */
     int64_t *fields_left;
 };
 struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
