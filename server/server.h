@@ -86,14 +86,14 @@ struct srv_server {
     /* compiler of all versions, or NULL with --specialise=off */
     struct rt_compiler *compiler;
     _Atomic int64_t n_accepted; /* number of accepted connections since the server started */
-    /* Number of gRPC calls that were freed since the server started, because a loop's free list was
-     * full or they had large messages. */
+    /* Number of gRPC calls that were freed since the server started. An I/O loop frees a call,
+     * instead of reusing it, if the loop's free list is full or the call has large messages. */
     _Atomic int64_t n_calls_freed;
     /* whether connections may have been accepted since the manager last counted them */
     _Atomic bool has_connections;
     /* regions of shared memory, or NULL without --system_shared_memory_bytes */
     struct srv_shared_memory *shared_memory;
-    struct srv_budget in_flight; /* bytes that requests hold, limited by max_bytes_in_flight */
+    struct srv_budget in_flight; /* bytes used by requests, limited by max_bytes_in_flight */
 };
 
 /* Runs the server until a signal ends it. Returns the exit code of the process. */

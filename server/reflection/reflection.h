@@ -22,9 +22,9 @@ enum rt_status srv_reflection_respond(struct rt_span set, const struct rt_span *
                                       struct rt_bytes *out, struct rt_arena *arena,
                                       struct rt_error *err);
 
-/* These functions return the file called `name` in `set`, and the file that declares `symbol`. If
- * there is no such file, they return a span with p = NULL. */
+/* Returns the file called `name` in `set`, or a span with p = NULL if `set` has no such file. */
 struct rt_span srv_reflection_file(struct rt_span set, struct rt_span name);
+/* Returns the file in `set` that declares `symbol`, or a span with p = NULL if no file does. */
 struct rt_span srv_reflection_symbol(struct rt_span set, struct rt_span symbol);
 
 #endif

@@ -227,10 +227,10 @@ static enum rt_status compare_entry(struct rt_span name, struct rt_span got, str
     char text[128];
 
     snprintf(text, sizeof text, "%.*s", (int)(name.n < 100 ? name.n : 100), (const char *)name.p);
-    /* A short message may encode many elements, so the memory for both tensors is limited. The
-     * response's tensor may take MIN_BUDGET bytes more than its message encodes one by one. The
-     * recorded tensor may be as large as the response's tensor. A larger tensor has a different
-     * shape, so the comparison would fail anyway. */
+    /* A short message may encode many equal elements, so the memory for both tensors is limited.
+     * The limit for the response's tensor is MIN_BUDGET bytes plus the memory of the elements that
+     * the message encodes one by one. The recorded tensor may be as large as the response's tensor.
+     * A larger recorded tensor has a different shape, so the comparison would fail anyway. */
     enum rt_status st = read_tensor(got, budget_of(got.n, MIN_BUDGET), &a, err);
     if (!st) {
         st = read_tensor(want, budget_of(want.n, rt_tensor_bytes(&a) + got.n + 4096), &b, err);

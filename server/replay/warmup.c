@@ -173,7 +173,7 @@ static void fail(struct replay *all, const struct rt_error *err)
     rt_mutex_unlock(&all->mu);
 }
 
-/* Reads the next record. Returns false at the end of the file, or if a record has failed. */
+/* Reads the next record. Returns false at the end of the file, or if the replay has failed. */
 static bool take_record(struct replay *all, struct replayer *replayer, int64_t *index)
 {
     struct rt_error err = {0};

@@ -7,7 +7,7 @@
  * failure makes the entire replay fail, with an error message that names the record.
  *
  * Threads: the functions are called on a load thread. A replay may start a few more threads of the
- * same low priority, which end before it returns.
+ * same low priority. These threads end before the replay returns.
  */
 #ifndef SRV_WARMUP_H
 #define SRV_WARMUP_H
@@ -53,8 +53,8 @@ struct srv_replay {
  */
 enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, struct rt_error *err);
 
-/* Returns whether a version's directory contains a warm-up file. Returns true if this is
- * unknown. */
+/* Returns whether a version's directory contains a warm-up file. Returns true if the directory
+ * cannot be examined. */
 bool srv_warmup_is_there(const char *dir);
 /* Replays the version's warm-up file as the flags specify. Records the result in the metrics, and
  * logs a success. Does nothing if there is no warm-up file. */

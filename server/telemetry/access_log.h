@@ -23,7 +23,7 @@ struct srv_access {
     int64_t ns;
     struct rt_span id; /* the client's X-Request-Id, or a generated one */
     struct rt_span peer;
-    struct rt_span model; /* the requested model name, used when `version` is NULL */
+    struct rt_span model; /* the requested model name; logged only if `version` is NULL */
     /* the version that the request used, or NULL */
     const struct srv_version *version;
 };

@@ -6,7 +6,8 @@
 #include "runtime/core/device_memory.h"
 #include "server/telemetry/metrics_text.h"
 
-/* The state of a GPU. It is read once per page, so that all families agree. */
+/* The state of a GPU. The state is read once per metrics page, so that all metrics of the page
+ * describe the same state. */
 struct sample {
     struct rt_device *device;
     bool is_up;

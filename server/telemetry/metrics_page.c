@@ -289,7 +289,7 @@ struct figures {
 /* The statistics of all serving versions. They are copied once per page, because a session takes
  * locks to compute them, and because a version may be freed while the page is written. */
 struct all_figures {
-    struct rt_arena *arena; /* holds the names of the models */
+    struct rt_arena *arena; /* contains the names of the models */
     int n, n_models, capacity;
     struct figures *of;
     bool no_memory;
@@ -374,8 +374,7 @@ static void versions_gauges(struct page *p)
     if (all.arena && p->server->manager)
         srv_manager_look(p->server->manager, add_figures, &all);
     if (all.no_memory)
-        /* If memory runs out, the page fails. Otherwise it would claim that there are no
-         * versions. */
+        /* If memory runs out, the page fails, because an empty list would mean no versions. */
         rt_bytes_no_memory(p->out);
     gauge(p, "slipway_models_loaded", "Models of which a version answers.", all.n_models);
     gauge(p, "slipway_versions_loaded", "Versions that answer.", all.n);

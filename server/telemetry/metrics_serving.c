@@ -95,8 +95,8 @@ static void loads(struct page *p)
     type(p, ":tensorflow:cc:saved_model:load_latency_by_stage", "histogram");
 }
 
-/* Writes mlmd_map. TensorFlow Serving prints its string values as 0, so only the labels carry
- * information. */
+/* Writes the metric mlmd_map. TensorFlow Serving prints the metric's string values as 0, so only
+ * the labels carry information. */
 static void mlmd_map(struct page *p)
 {
     static const char *const name = ":tensorflow:serving:mlmd_map";
@@ -242,8 +242,8 @@ static void batching(struct page *p)
 
 /* ---- by model ---- */
 
-/* Adds to *sum the requests for a model at one entrypoint that became jobs. `io_loop` is the index
- * of the entrypoint's first I/O loop. */
+/* Counts the requests for a model that arrived at one entrypoint and became jobs, and adds the
+ * counts to *sum. `io_loop` is the index of the entrypoint's first I/O loop. */
 static void add_requests(const struct page *p, const struct srv_model_metrics *model, int io_loop,
                          struct srv_request_cells *sum)
 {
@@ -295,13 +295,13 @@ static void request_count(struct page *p)
         }
     }
     rt_mutex_lock(&p->m->brief_mu);
-    /* The lock is held while the sum over all unknown models is computed, before the counts by
-     * name. A request that arrives in between may be missing from the sum, but is never counted
-     * twice. */
+    /* The total of all unknown models is read before the counts by name, under the same lock. A
+     * request that is counted at the same time may be missing from the total, but the page never
+     * counts a request twice. */
     requests_of(p, p->m->unknown, unknown);
     for (int i = 0; i < SRV_MAX_STRANGERS && p->m->strangers[i].name; i++) {
         const struct srv_stranger *s = &p->m->strangers[i];
-        /* the model was unknown at the request, but has been loaded since */
+        /* whether the model, unknown when the request arrived, has been loaded since then */
         const bool is_known = srv_metrics_find(p->m, s->name) != NULL;
         for (int c = 0; c < SRV_N_CODES && !is_known; c++) {
             start(p, "model_name", s->name);

@@ -18,7 +18,7 @@ void srv_text_label_int(struct rt_bytes *out, const char *key, int64_t value);
 /* Prepares a buffer for the next sample's labels. */
 void srv_text_begin_labels(struct rt_bytes *labels);
 /* Returns the labels as text, or "" if there are none or their text is too long. If memory ran out
- * for the labels, `out` fails too. */
+ * while the labels were written, marks `out` as failed. */
 const char *srv_text_labels(const struct rt_bytes *labels, struct rt_bytes *out);
 /* Writes a histogram. `n` contains the counts of scale->n + 1 buckets. The factor `unit` converts
  * the bounds and the sum to the page's unit. `labels` is written without braces. */

@@ -15,8 +15,8 @@ static char on_page(unsigned char c)
     return is_word((char)c) ? (char)c : c == '/' || c == ':' ? ':' : '_';
 }
 
-/* Compares a name on the page with a counter's name: first their bytes, as memcmp does, and then
- * their lengths. */
+/* Compares a name on the metrics page with a counter's name. Compares first the bytes of the names,
+ * as memcmp does, and then the lengths. */
 static int compare(struct rt_span printed, struct rt_span name)
 {
     for (size_t i = 0; i < printed.n && i < name.n; i++)

@@ -9,10 +9,10 @@
 #include "runtime/base/span.h"
 
 struct srv_total {
-    /* The counter's name in TensorFlow's form. For example, the page's
-     * ":tensorflow:serving:request_count" is "/tensorflow/serving/request_count". */
+    /* The counter's name in TensorFlow's form. For example, the metrics page contains the counter
+     * "/tensorflow/serving/request_count" as ":tensorflow:serving:request_count". */
     struct rt_span name;
-    int index; /* for the caller's use; sorted together with the name */
+    int index; /* the caller's index of the counter; not used by srv_metrics_totals */
     double value;
 };
 

@@ -60,8 +60,8 @@ static void write_name(char *buffer, size_t n, const char *model)
     buffer[i] = '\0';
 }
 
-/* Writes the beginning of a new file's path, before the number and the suffix. Returns false if it
- * is too long. */
+/* Writes the beginning of a new file's path, before the number and the suffix. Returns false if the
+ * beginning does not fit the buffer. */
 static bool write_stem(char *buffer, size_t n, const char *prefix, const char *model)
 {
     char name[NAME] = "", when[32];

@@ -36,7 +36,7 @@ struct srv_model_log {
 struct record {
     struct record *next;
     struct srv_model_log *log;
-    uint64_t generation; /* the log's `generation` at the queuing of the record */
+    uint64_t generation; /* the log's `generation` when the record was queued */
     char *bytes;
     size_t n;
 };
@@ -73,7 +73,7 @@ bool srv_request_log_wants(const struct srv_job *job)
     const struct srv_model_log *log = job->version->log;
     uint64_t threshold = log ? atomic_load_explicit(&log->threshold, memory_order_relaxed) : 0;
 
-    /* The job's arrival time and memory address are a random seed. */
+    /* The job's arrival time and memory address serve as a random seed. */
     return threshold &&
            srv_request_log_samples(threshold, (uint64_t)job->received_ns * 0x9e3779b97f4a7c15u +
                                                   (uintptr_t)job);
@@ -106,7 +106,7 @@ static void write_metadata(const struct srv_job *job, double rate, struct rt_byt
     const struct srv_model_echo echo = {v->model, job->signature->def->name, v->version};
     char sampling[9] = {SRV_FIXED64 | 1 << 3};
 
-    /* a double in a message is little-endian, like all supported machines */
+    /* the message format and all supported machines store a double in little-endian order */
     memcpy(sampling + 1, &rate, sizeof rate);
     srv_model_echo_put(out, &echo, 1);
     srv_put_bytes(out, 2, sampling, sizeof sampling);

@@ -21,7 +21,7 @@ struct srv_metrics;
 struct srv_inference;
 struct srv_job;
 struct srv_request_log; /* the request logs of all models */
-struct srv_model_log;   /* the request log of a model; valid as long as the srv_request_log */
+struct srv_model_log;   /* the request log of a model; valid while the srv_request_log exists */
 
 struct srv_request_log_limits {
     size_t queue_bytes; /* maximum total size of the queued records */

@@ -32,8 +32,8 @@ struct srv_lister *srv_lister_new(void (*done)(void *arg), void *arg);
 bool srv_lister_begin(struct srv_lister *l, const char *model, int64_t version, const char *dir);
 /* Returns whether a listing has ended, and moves it to *out. Then the lister is idle. */
 bool srv_lister_take(struct srv_lister *l, struct srv_listing *out);
-/* Returns the current listing, or NULL if the lister is idle. The current listing runs, or it has
- * ended and was not taken. The caller may read only the members up to begun_ns. */
+/* Returns the current listing, or NULL if the lister is idle. A listing is current until
+ * srv_lister_take returns it. The caller may read only the members up to begun_ns. */
 const struct srv_listing *srv_lister_current(const struct srv_lister *l);
 /* Ends a running listing early, waits for it, and frees the lister, which may be NULL. */
 void srv_lister_free(struct srv_lister *l);

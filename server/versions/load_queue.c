@@ -44,8 +44,8 @@ void srv_load_queue_add(struct srv_load_queue *q, struct srv_queued_load *load)
     struct srv_queued_load *at = level->last;
 
     take_round(level, load);
-    /* Searches from the end, because the next load of the model with the most loads belongs
-     * there. */
+    /* Searches from the end. If many loads wait, most belong to the same model, and that model's
+     * next load belongs at the end. */
     while (at && at->round > load->round)
         at = at->previous;
     insert(level, at, load);
@@ -135,8 +135,8 @@ static void displace(struct srv_load_queue *q, struct srv_queued_load *load,
     }
 }
 
-/* Frees a slot at level i. May first free slots of the levels above, if loads there have used their
- * slices. Returns false if no load at level i has used its slice. */
+/* Frees a slot at level i. If a higher level is full and one of its loads has used its slice, may
+ * first free a slot of the higher level. Returns false if no load at level i has used its slice. */
 static bool free_slot(struct srv_load_queue *q, int i, struct srv_queued_load **stopped)
 {
     int last = i;

@@ -15,8 +15,8 @@
  *
  * Bounds:
  * - At each level, a load waits for at most two loads of each model that is already waiting there.
- * Each of them takes one slice of the level, divided by the number of slots. Other loads do not
- * matter.
+ * Each of these loads delays the new load by at most the level's slice divided by the number of
+ * slots. Other loads do not delay the new load.
  * - Each level has its own slots. Short loads thus never keep a long load from running, and long
  * loads never keep a short load from beginning.
  * - Stopped loads lose at most the slices of the levels below the level at which they end. These
@@ -74,14 +74,15 @@ struct srv_load_queue {
     struct srv_load_level levels[SRV_LOAD_LEVELS];
 };
 
-/* Returns the slice of a load, the time after which the load makes way for others. */
+/* Returns the slice of a load. A load that has run for the duration of its slice makes way for
+ * other loads. */
 int64_t srv_load_slice_ns(const struct srv_queued_load *load);
 
 /* Adds a load to the loads that wait at its level. */
 void srv_load_queue_add(struct srv_load_queue *q, struct srv_queued_load *load);
-/* Begins the next load that has a slot, and returns it. Returns NULL if no load has one. */
+/* Begins the next load that has a slot, and returns it. Returns NULL if no load has a slot. */
 struct srv_queued_load *srv_load_queue_begin(struct srv_load_queue *q);
-/* Makes a running load wait again, before all others of its level. */
+/* Makes a running load wait again, before all other waiting loads of its level. */
 void srv_load_queue_undo_begin(struct srv_load_queue *q, struct srv_queued_load *load);
 void srv_load_queue_remove(struct srv_load_queue *q, struct srv_queued_load *load);
 /* Makes running loads that have used their slices make way for waiting loads. Returns the loads

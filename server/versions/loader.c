@@ -43,7 +43,7 @@ struct srv_loader {
     int n_tags;
     void (*done)(void *arg, struct srv_load *load);
     void *arg;
-    /* both belong to the manager's thread */
+    /* the members `threads` and `n_threads` belong to the manager's thread */
     struct srv_load_thread *threads;
     int n_threads;
     struct rt_mutex mu;
@@ -434,7 +434,8 @@ static void *load_thread(void *arg)
     return NULL;
 }
 
-/* Starts a thread for each waiting load that has a slot. Returns false if this fails. */
+/* Starts a thread for each waiting load that has a slot. Returns false if a thread cannot be
+ * started. */
 static bool start_threads_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
 {
     const int max_threads = SRV_LOAD_LEVELS * l->queue.n_slots + MAX_STUCK;

@@ -35,15 +35,15 @@ struct srv_model_calls {
                                   struct rt_error *err);
     enum rt_status (*load)(struct rt_model **out, const char *dir,
                            const struct rt_model_options *options, struct rt_error *err);
-    /* Returns the GPU for the next version, or NULL for the CPU. A NULL pointer means that no
+    /* Returns the GPU for the next version, or NULL for the CPU. If choose_gpu is NULL, no
      * version uses a GPU. */
     struct rt_device *(*choose_gpu)(struct srv_server *s);
-    /* Returns whether the version has a warm-up file. A NULL pointer means that no version has
-     * one. */
+    /* Returns whether the version has a warm-up file. If has_warmup is NULL, no version has a
+     * warm-up file. */
     bool (*has_warmup)(const char *dir);
-    /* Replays the version's warm-up and goldens before the version is published. A NULL pointer
-     * means that neither is replayed. If *cancelled becomes true, the replay ends early. `load`
-     * ends early in the same way if its option session.cancelled becomes true. */
+    /* Replays the version's warm-up and goldens before the version is published. If `validate` is
+     * NULL, neither is replayed. If *cancelled becomes true, the replay ends early. The function
+     * `load` ends early if its option session.cancelled becomes true. */
     enum rt_status (*validate)(struct srv_server *s, struct srv_version *v, const char *dir,
                                const _Atomic bool *cancelled, struct rt_error *err);
     void (*free)(struct rt_model *model);
@@ -76,13 +76,14 @@ struct srv_load {
     const char *model; /* must outlive the load */
     int64_t version;
     char *dir;                     /* path of the version's directory, allocated by malloc */
-    enum srv_maybe bf16;           /* whether the model's own configuration sets precision bf16 */
+    enum srv_maybe bf16;           /* whether the model's own configuration selects bf16 */
     struct srv_fingerprint before; /* fingerprint of the directory when it was found stable */
     /* ---- set by the loader ---- */
     /* set by the manager to end the load early with RT_CANCELLED */
     _Atomic bool cancelled;
     bool unwanted; /* whether srv_loader_cancel was called; guarded by the loader's lock */
-    bool stopped;  /* whether the load was stopped to begin again; guarded by the loader's lock */
+    /* whether the load must stop now and begin again later; guarded by the loader's lock */
+    bool stopped;
     struct srv_load_thread *thread; /* guarded by the loader's lock */
     struct srv_load *next;          /* for the manager's use after `done` */
     /* Monotonic time, and processor time of the thread, at which the load last began. Guarded by
@@ -93,8 +94,8 @@ struct srv_load {
     bool changed; /* whether `status` is RT_ABORTED because the files changed during the load */
     /* fingerprint of the directory after the load; set only if `changed` is true */
     struct srv_fingerprint after;
-    /* Whether `status` is RT_RESOURCE_EXHAUSTED because of memory. The model needs more than the
-     * machine has free, or more than --total_model_memory_limit_bytes leaves. */
+    /* Whether `status` is RT_RESOURCE_EXHAUSTED because the model needs more memory than the
+     * machine has free or than --total_model_memory_limit_bytes leaves. */
     bool over_memory_limit;
     struct rt_model *loaded;
     /* The model's account in the memory budget, or NULL if the load was refused. It must be freed
@@ -111,8 +112,9 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load);
 /* Ends the load soon with RT_CANCELLED. If the load has already ended, only sets `unwanted`. */
 void srv_loader_cancel(struct srv_loader *l, struct srv_load *load);
-/* Makes loads that have used their slices make way, and begins loads that have slots. Returns the
- * time of the next call, or RT_NEVER if none is needed before a load is submitted or ends. */
+/* Stops running loads that have used their slices if other loads wait, and begins loads that have
+ * slots. Returns the time of the next call, or RT_NEVER if no call is needed before a load is
+ * submitted or ends. */
 int64_t srv_loader_advance(struct srv_loader *l, int64_t now_ns);
 /* Ends all loads, including those that have not begun, and frees the loader. The caller should
  * cancel the running loads first. */

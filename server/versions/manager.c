@@ -89,8 +89,8 @@ static void poll_everything(struct srv_manager *m, int64_t now)
             m->models[i]->scan_due = now;
 }
 
-/* Scans base paths, and checks the versions found there. `polls` is whether all base paths and
- * versions are due. Returns the time of the next call. */
+/* Scans the base paths that are due. If `polls` is set, all base paths are due, and the versions
+ * are checked too. Returns the time of the next call. */
 static int64_t look_at_models(struct srv_manager *m, bool polls, int64_t now)
 {
     if (polls)

@@ -13,8 +13,7 @@
 #include "server/server.h"
 #include "server/versions/status.h"
 
-/* The server passes srv_model_calls to srv_manager_start. Defined in loader.h. */
-struct srv_model_calls;
+struct srv_model_calls; /* functions that load and free versions (loader.h) */
 
 /* Starts the manager. Reads the flags and the config file, and fails if TensorFlow Serving would
  * refuse to start. The server's I/O loops must exist, because this call publishes the first serving
@@ -54,11 +53,11 @@ srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic 
  * is loaded or is no longer configured. A load reads the base path again, tries failed versions
  * again, and finds new directories of --models. May be called on any thread.
  *
- * If the request succeeds, `done` is called once, on the manager's thread. For a load, this happens
- * when no wanted version remains to be loaded, and for an unload, when no version serves. A load
- * fails if no version serves afterwards. Both fail if the model is not configured. If *cancelled
- * becomes true, the request ends early. *cancelled must remain valid until `done` is called. `err`
- * is valid only during the call of `done`.
+ * If the request succeeds, `done` is called once, on the manager's thread. For a load, `done` is
+ * called when no wanted version remains to be loaded, and for an unload, when no version serves. A
+ * load fails if no version serves afterwards. A load or unload fails if the model is not
+ * configured. If *cancelled becomes true, the request ends early. *cancelled must remain valid
+ * until `done` is called. `err` is valid only during the call of `done`.
  */
 enum rt_status srv_manager_switch(struct srv_manager *m, struct rt_span model, bool is_on,
                                   const _Atomic bool *cancelled,

@@ -216,7 +216,7 @@ static void name_troubled(const struct srv_manager *m, struct rt_error *err)
 void srv_mgr_check_reload(struct srv_manager *m)
 {
     struct srv_reload *r = m->reload;
-    /* after a lack of memory, the reload's models and labels may not be installed yet */
+    /* if memory has run out, the reload's models and labels may not be installed yet */
     if (!r || m->again_at != RT_NEVER)
         return;
     struct rt_error err = {0};

@@ -34,12 +34,12 @@ enum {
     RECHECK_MS = 200, /* time between two checks of a version that is not stable yet */
     /* The pause between two listings of a version's directory, as a multiple of the processor time
      * of a listing. LOOK_SHARE_NEW applies to a version that is about to be loaded, and LOOK_SHARE
-     * to others. A listing of 50,000 files takes 0.1 s. */
+     * applies to all other versions. A listing of 50,000 files takes 0.1 s. */
     LOOK_SHARE_NEW = 10,
     LOOK_SHARE = 100,
     LOOK_MAX_S = 60, /* maximum time between two listings of a version's directory */
-    /* The lister (lister.h) performs listings that take longer. A listing of 1,000 files takes 2
-     * ms. */
+    /* The lister (lister.h) performs listings that take longer than LOOK_SHORT_MS. A listing of
+     * 1,000 files takes 2 ms. */
     LOOK_SHORT_MS = 2,
     /* A base path with more than SMALL_NAMES files and directories is large. Large base paths are
      * scanned after all others, in the order in which their scans became due, until the scans
@@ -83,7 +83,7 @@ struct srv_grace {
     struct srv_grace *next;
     struct srv_manager *manager;
     const struct srv_published *before; /* the previous map, or NULL */
-    /* model of the version, or NULL in the grace period of a map */
+    /* model of `version`, or NULL if the grace period is that of the map `before` */
     struct srv_managed *model;
     struct srv_managed_version *entry;
     struct srv_version *version;
@@ -135,7 +135,7 @@ struct srv_manager {
     bool reread;                     /* whether the config file must be read again; guarded by mu */
     /* number of models; written by the manager's thread and read by other threads, both under mu */
     int n_models;
-    /* the models, sorted by name; accessed under mu like n_models */
+    /* the models, sorted by name; accessed under the same rule as n_models */
     struct srv_managed **models;
     bool first_poll_done; /* guarded by mu */
 
@@ -160,11 +160,12 @@ struct srv_manager {
      * behind the loaded versions. */
     int64_t again_at;
     bool trim_pending;
-    /* Time of the next count of connections; number of accepted connections at the last count;
-     * number of connections closed since the last trim. */
+    /* `next_count` is the time of the next count of connections. `n_accepted` is the number of
+     * accepted connections at the last count, and `n_closed` the number of connections closed since
+     * the last trim. */
     int64_t next_count, n_accepted, n_closed;
-    /* number of open connections at the last count, and number of sockets that the process
-     * inherited */
+    /* `n_open` is the number of open connections at the last count, and `n_inherited` the number of
+     * sockets that the process inherited. */
     int n_open, n_inherited;
     int64_t n_calls_freed; /* value of the server's n_calls_freed when the heap was last trimmed */
     size_t n_bursts;       /* value that rt_heap_bursts() returned at the last check */

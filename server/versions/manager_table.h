@@ -16,8 +16,8 @@
 /* A version of a model that is wanted now or was wanted earlier. */
 struct srv_managed_version {
     int64_t version;
-    /* The manager's thread writes the members up to `trouble`, and other threads read them. Both
-     * hold the manager's lock. */
+    /* The manager's thread writes the members up to `trouble`, and other threads read them. A
+     * thread that writes or reads them holds the manager's lock. */
     enum srv_state state;
     enum rt_status code;
     /* error message; NULL if there is no error or, with `no_message`, if memory ran out */
@@ -103,7 +103,7 @@ void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
 void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model);
 void srv_mgr_wake(struct srv_manager *m);
 /* Logs the problem `text` and stores it in *last under the lock, unless *last is the same text.
- * NULL means that the problem no longer exists. */
+ * If the problem no longer exists, `text` is NULL. */
 void srv_mgr_log_once(struct srv_manager *m, char **last, const char *text);
 const char *srv_mgr_state_text(const struct srv_managed_version *e);
 /* Changes a version's state as policy.h's table allows, or replaces the reason for the state START

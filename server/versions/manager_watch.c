@@ -89,7 +89,7 @@ static void take_listing(struct srv_manager *m, struct srv_managed *model,
     else if (e->state == SRV_START)
         cannot_take(m, model, e, now, err);
     if (st)
-        return; /* a served version continues to serve, and a failed version keeps its reason */
+        return; /* a served version continues to serve, and a failed version remains failed */
     switch (e->state) {
     case SRV_START:
         look_at_start(m, model, e, f, now);

@@ -29,7 +29,7 @@ static bool is_below(const char *root, const char *path)
 {
     size_t n = strlen(root);
     while (n && root[n - 1] == '/')
-        n--; /* "/" becomes "", a prefix of every path */
+        n--; /* the root "/" becomes "", which is a prefix of every path */
     return strncmp(root, path, n) == 0 && (!path[n] || path[n] == '/');
 }
 

@@ -1,13 +1,14 @@
 /*
  * --model_root is the directory that must contain every path in a reload request: base paths and
  * the prefixes of request logs. The rule does not apply to the operator's own files and flags,
- * because a user who may write those already has more rights.
+ * because a user who may write these files and flags already has more rights.
  *
  * Symlinks are resolved before the comparison, so that they cannot lead out of the root. If a path
  * does not exist, its existing part is compared. A user who may write below the root can later put
  * a symlink there.
  *
- * Threads: the functions keep no state, but read the file system.
+ * Threads: the functions read only their arguments and the file system, so any thread may call
+ * them.
  */
 #ifndef SRV_MODEL_ROOT_H
 #define SRV_MODEL_ROOT_H

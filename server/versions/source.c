@@ -224,7 +224,7 @@ struct walk {
     struct srv_fingerprint *out;
     /* length of the path of the version's directory, a prefix of every entry's path */
     size_t root;
-    const struct rt_check *check; /* ends the listing early; may be NULL */
+    const struct rt_check *check; /* a failed check ends the listing early; may be NULL */
     struct rt_error *err;
 };
 
@@ -306,8 +306,9 @@ static enum rt_status list(struct walk *w, const char *path, int depth, struct n
 /*
  * Reads the status of `path`, following symlinks. On failure, returns false and sets errno; ENOENT
  * means that the path no longer exists. *descends is set if `path` is a directory whose entries
- * must be read. The entries of a linked directory are not read. If its target is inside the
- * version, the target's own path leads to them. Otherwise they do not belong to the version.
+ * must be read. The entries of a linked directory are not read. If the target of the link is inside
+ * the version, the entries are read under the target's own path. Otherwise the entries do not
+ * belong to the version.
  */
 static bool look(const char *path, int depth, struct stat *s, bool *descends)
 {

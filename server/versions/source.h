@@ -3,7 +3,7 @@
  * files of a version have stopped changing. The caller polls these functions. File system events
  * only make the caller poll earlier.
  *
- * Threads: the functions keep no state, so any thread may call them.
+ * Threads: the functions have no state, so any thread may call them.
  */
 #ifndef SRV_SOURCE_H
 #define SRV_SOURCE_H
@@ -19,11 +19,11 @@ struct srv_found {
 };
 
 struct srv_scan {
-    int n; /* number of wanted versions, which `found` lists, highest first */
-    struct srv_found *found;
-    int n_there;         /* number of versions in the base path, including unwanted ones */
-    int n_names;         /* number of files and directories in the base path */
-    const char *warning; /* warning that a requested version is missing, or NULL */
+    int n;                   /* number of elements of `found` */
+    struct srv_found *found; /* the wanted versions, highest first */
+    int n_there;             /* number of versions in the base path, including unwanted ones */
+    int n_names;             /* number of files and directories in the base path */
+    const char *warning;     /* warning that a requested version is missing, or NULL */
 };
 
 /*
@@ -39,12 +39,12 @@ enum rt_status srv_source_scan(const struct srv_model_config *m, int max_names,
 
 /*
  * Returns the path of the directory that contains the SavedModel of a version, allocated by malloc.
- * Returns NULL if memory runs out. The path is that of the version's directory or, as in Triton's
- * repositories, of model.savedmodel in it, if that is a directory and there is no saved_model.pb
- * beside it.
+ * Returns NULL if memory runs out. Usually, the path is that of the version's directory. If the
+ * version's directory contains a directory model.savedmodel, as in Triton's repositories, but no
+ * saved_model.pb, the path is that of model.savedmodel.
  */
 char *srv_source_model_dir(const char *version_dir);
-/* The same for the version's directory BASE_PATH/NAME. */
+/* Calls srv_source_model_dir for the version's directory BASE_PATH/NAME. */
 char *srv_source_version_dir(const char *base_path, const char *name);
 
 /*
@@ -54,7 +54,7 @@ char *srv_source_version_dir(const char *base_path, const char *name);
  */
 struct srv_fingerprint {
     uint64_t a, b;
-    int64_t newest_ns; /* wall-clock time of the latest modification or change */
+    int64_t newest_ns; /* latest modification or status change of a file (wall clock) */
     int64_t bytes, n_files;
 };
 /*
