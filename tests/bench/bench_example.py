@@ -2,7 +2,7 @@
 """Measures how fast 100 tf.Examples with 20 features each are parsed, by Slipway and by TensorFlow on one thread (./run
 bench example).
 
-Slipway and TensorFlow run the same ParseExampleV2 in a session that holds the same strings, so nothing is converted
+Slipway and TensorFlow run the same ParseExampleV2 in a session that contains the same strings, so nothing is converted
 from or to Python. Rounds alternate. The script prints the medians of CPU time.
 """
 import os

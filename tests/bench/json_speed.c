@@ -179,8 +179,8 @@ int main(void)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char what[64];
         fill_image();
-        /* The text with 4 digits per number holds rounded numbers. This loop rounds the image in
-         * the same way. */
+        /* The text with 4 digits per number contains rounded numbers. This loop rounds the image
+         * in the same way. */
         if (i == 2)
             for (int k = 0; k < N; k++) {
                 char number[32];

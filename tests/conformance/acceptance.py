@@ -2,7 +2,7 @@
 """Checks that Slipway accepts exactly the inputs that TensorFlow accepts. See README.md.
 
 The seeds of a specification are the first few cases that TensorFlow accepts. Each input of a seed is replaced by
-others of the same type. Small tensors become scalars, vectors and matrices of zero, one and two elements. Integers
+other inputs of the same type. Small tensors become scalars, vectors and matrices of zero, one and two elements. Integers
 become the limits of their range, and floats become NaN and infinities. Shapes get a zero, lose their first
 dimension, get one more dimension, or get an enormous dimension beside a zero. Each replacement is fed and, if it is
 small, also used as a constant, in both tiers of Slipway. TensorFlow runs in a child process, because some of these
@@ -27,7 +27,7 @@ import spec as spec_module
 from run import Refusal
 from spec import Case, Const, Graph, np
 
-SCANNED = 40  # maximum number of cases of each specification among which the seeds are chosen
+SCANNED = 40  # The seeds of a specification are chosen from at most this number of cases.
 # Factor by which the number of seeds is multiplied for cases that have their own graphs, because these graphs differ.
 SEEDS_OF_GRAPHS = 4
 GRAPHS_PER_SESSION = 20  # A session holds a limited number of plans, and one graph may need eleven.
@@ -123,7 +123,8 @@ def x_dtype(x):
 
 
 def mutants(case):
-    """Yields (description, the case with the replacement fed, the case with the replacement as a constant or None)."""
+    """Yields (description, fed, constant) for each replacement of an input. `fed` is the case in which the replacement is
+    fed. `constant` is the case in which the replacement is a constant, or None if the replacement is too large."""
     for at, part, x in places(case):
         for name, value in mutations(x):
             where = f"input {at}" + ("" if part is None else f"[{part}]")
@@ -159,8 +160,8 @@ def raise_memory():
 
 
 class Runner(run.Runner):
-    """An op_runner with a memory limit. AddressSanitizer reserves terabytes of address space, so under it only the
-    memory of each run is limited."""
+    """An op_runner with a memory limit. AddressSanitizer reserves terabytes of address space, so an ASan build
+    limits only the memory of each run."""
 
     def start(self):
         is_asan = "asan" in self.path
@@ -237,8 +238,8 @@ def read_exactly(fd, n, until):
 
 
 def theirs_of(tf, cases):
-    """Returns TensorFlow's results, one per case. A result is a list with a Refusal or True for each step, DIED, or
-    None if it is unknown."""
+    """Returns TensorFlow's results, one per case. A result is a list with a Refusal or True for each step. If TensorFlow's
+    process died, the result is DIED. If the result is unknown, it is None."""
     answers = []
     while len(answers) < len(cases):
         first = len(answers)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Keeps ops.txt, the table of TensorFlow's ops, and reports how many of these ops Slipway has.
+"""Checks or writes ops.txt, the table of TensorFlow's ops, and reports how many of these ops Slipway has.
 
     python tests/conformance/coverage.py            # prints the report; needs no TensorFlow
     python tests/conformance/coverage.py --check    # checks ops.txt against Slipway's C tables; needs no TensorFlow
     python tests/conformance/coverage.py --write    # writes ops.txt from TensorFlow's registry
 
-ops.txt has one row per public op that TensorFlow runs on a CPU. A row holds the family, the op, the class and, if
-the op is not needed, the reason. Slipway's C tables show whether Slipway has the op, so ops.txt does not.
+ops.txt has one row per public op that TensorFlow runs on a CPU. A row contains the family, the op, the class and, if
+the op is not needed, the reason. Slipway's C tables show which ops Slipway has, so ops.txt does not.
 """
 
 import argparse

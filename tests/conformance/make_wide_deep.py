@@ -3,8 +3,8 @@
 
 Serialized Examples are parsed by ParseExample. The columns are numbers, buckets, vocabularies (a list and an asset
 file), hash buckets, bags of several values, weights and crosses. The signatures are serving_default (classify),
-regression and predict. The weights are random. assets.extra/examples.tfrecord holds Examples for the model, which
-models.py sends. Needs tensorflow.
+regression and predict. The weights are random. models.py sends the Examples in
+assets.extra/examples.tfrecord to the model. Needs tensorflow.
 
 usage: make_wide_deep.py MODELS_DIR
 """

@@ -397,7 +397,7 @@ static void answer_serve(struct rt_session *session)
     put_status(err.code, &err);
 }
 
-/* A function of LeakSanitizer, which also prints the leaks to standard error. It is NULL unless
+/* This function of LeakSanitizer also prints the leaks to standard error. The symbol is NULL unless
  * LeakSanitizer is linked. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 

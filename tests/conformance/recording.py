@@ -1,8 +1,8 @@
 """Writes cases with TensorFlow's results to files. replay.py compares these results with Slipway's and needs no
 TensorFlow.
 
-There is one file per family, recorded/FAMILY.json.xz. It holds a list of graphs, each with its cases. Byte strings
-are in base64. They are graphs, commands for op_runner, and tensors as op_runner writes them."""
+There is one file per family, recorded/FAMILY.json.xz. The file contains a list of graphs, each with its cases. Graphs,
+commands for op_runner, and tensors in op_runner's format are stored as base64."""
 
 import base64
 import json
@@ -49,7 +49,7 @@ class Recorder:
                 "tolerance": built.case.tolerance, "texts": bool(getattr(built.case, "texts", False))}
 
     def add(self, graph_def, answered):
-        """Adds the cases of a graph. `answered` holds pairs (Built, TensorFlow's results)."""
+        """Adds the cases of a graph. `answered` is a list of pairs (Built, TensorFlow's results)."""
         cases = []
         files = tempfile.gettempdir().encode()
         for built, theirs in answered:

@@ -58,7 +58,8 @@ def compare_tensors(theirs, ours, tolerance):
 
 
 def compare(case, theirs, ours):
-    """Returns a description of the difference, or None. The rules are those of run.py."""
+    """Compares Slipway's results of a case with TensorFlow's by the rules of run.py. Returns a description of the first
+    difference, or None."""
     for k, (a, b) in enumerate(zip(theirs, ours)):
         if isinstance(a, Refusal) and a.code == UNIMPLEMENTED:
             continue

@@ -101,8 +101,8 @@ def pairs_of(options, tf):
 
 
 def compare_graph(report, pairs, kind, name, graph_def, builts):
-    """Compares the cases of one graph. `kind` is the key by which differences are counted, and `builts` holds pairs
-    (name, Built). A case may leave state in the session, but both builds have run the same cases before, so their
+    """Compares the cases of one graph. `kind` is the key by which differences are counted, and `builts` contains
+    pairs (name, Built). A case may leave state in the session, but both builds have run the same cases before, so their
     state is the same."""
     for pair in pairs:
         old, new = pair.load(graph_def)
@@ -154,15 +154,15 @@ def output_of(command, text=None):
 
 
 def versions_below(folders):
-    """Returns the version directories below the folders. A version directory holds a saved_model.pb."""
+    """Returns the version directories below the folders. A version directory contains a saved_model.pb."""
     found = {p.parent for folder in folders for p in pathlib.Path(folder).rglob("saved_model.pb")}
     return sorted(found)
 
 
 def random_values(info, batch, dice):
-    """Returns a tensor of an input's type as nested lists. Unknown inner dimensions are 3. Returns None for strings and
-    other types for which it makes no values. A scalar is 1, because it may be the keep probability of a dropout, and
-    any other probability would use random numbers."""
+    """Returns a tensor of an input's type as nested lists. Unknown inner dimensions are 3. Returns None for types
+    other than float32, float64, int32, int64 and uint8. A scalar is 1, because it may be the keep probability of a
+    dropout, and any other probability would use random numbers."""
     dtype = info["dtype"]
     if dtype not in ("DT_FLOAT", "DT_DOUBLE", "DT_INT32", "DT_INT64", "DT_UINT8"):
         return None

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Builds docker/Dockerfile and tests the image: run.py [--no-build] [--gpu]. --no-build uses the image of the last run.
-With --gpu, the image is built with GPU=yes; its compiler and libraries come from PyPI. The image's parts are printed.
+With --gpu, the image is built with GPU=yes, with a compiler and libraries from PyPI, and its large files are printed.
 
 No Docker is needed: buildah builds with chroot isolation, on a debian:12-slim image that debootstrap makes from the
 mirror that apt uses on this machine. The image runs as the user that its configuration names, in its own namespaces
@@ -237,7 +237,8 @@ ANSWER = {"predictions": [2.5, 3.0, 4.5]}
 
 
 def ask_over_grpc(model):
-    """Returns the outputs for [1, 2, 5], or None without Python's gRPC package. The messages are written by hand."""
+    """Returns the outputs for [1, 2, 5], or None if Python's gRPC package is not installed. The request is encoded by
+    hand."""
     try:
         import grpc  # pylint: disable=import-outside-toplevel
     except ImportError:

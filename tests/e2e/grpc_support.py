@@ -19,7 +19,7 @@ WAIT = 20 * SLOW
 
 
 class Client:
-    """Holds the stubs of all gRPC services on one channel."""
+    """The stubs of all gRPC services on one channel."""
 
     def __init__(self, target, credentials=None, options=()):
         # With the global subchannel pool, a new channel would share the connection of an old one to the same address.

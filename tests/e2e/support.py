@@ -70,8 +70,8 @@ def refuse_sanitizer_reports(log):
 
 
 class Server:
-    """Runs `slipway serve FLAGS` or, with as_tensorflow, the same binary under the name tensorflow_model_server.
-    open_files is the server's RLIMIT_NOFILE. `environment` holds additional environment variables."""
+    """Runs `slipway serve FLAGS`. If as_tensorflow is true, runs the same binary under the name tensorflow_model_server.
+    open_files is the server's RLIMIT_NOFILE. `environment` contains additional environment variables."""
 
     def __init__(self, *flags, as_tensorflow=False, wait=True, open_files=None, environment=None):
         self.folder = tempfile.mkdtemp(prefix="slipway-e2e-")

@@ -1,4 +1,4 @@
-"""Tests version directories that hold links or too many files, or that never stop changing. Usable versions are served,
+"""Tests version directories that contain links or too many files, or that never stop changing. Usable versions are served,
 and unusable versions are refused with the reason. Neither delays other models."""
 import glob
 import json
@@ -284,7 +284,7 @@ class BadTrees(Case):
 
 class LargeBasePaths(Case):
     def put_large(self, n, n_models):
-        """Adds a base path that holds n files and one version, and models whose folders are links to this base path."""
+        """Adds a base path that contains n files and one version. Adds models whose folders are links to this base path."""
         self.put("large/1")
         for i in range(n):
             os.symlink("x", self.path("large", f"file{i}"))

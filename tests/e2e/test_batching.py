@@ -173,7 +173,8 @@ class Batched:
         return [answer for _, answer in answers]
 
 
-# A batch waits so long for its fourth row that a test can tell, even on a slow machine, whether a request waited.
+# A batch waits a minute for its fourth row. The duration of a request therefore shows whether the request waited, even on
+# a slow machine.
 WAITS = "max_batch_size { value: 4 } batch_timeout_micros { value: 60000000 } "
 AT_ONCE = 30
 

@@ -221,8 +221,8 @@ class CostlyLoads(Case):
 
 
 def write_held(folder, how):
-    """Writes a model of about 600 bytes that takes 160 MB of memory. The memory holds either a constant, which the file
-    stores as one repeated value, or a variable, which the init op fills."""
+    """Writes a model of about 600 bytes that takes 160 MB of memory. The memory contains either a constant, which the
+    file stores as one repeated value, or a variable, which the init op fills."""
     count = 40000000
 
     def build(g):

@@ -1,5 +1,5 @@
-"""Tests metadata and status responses of models with large descriptions. The memory of the responses is limited, other
-requests do not wait for them, and a default value is as compact as in the model's file."""
+"""Tests metadata and status responses of models with large descriptions. The memory of the responses is limited, and other
+requests do not wait for them. A response encodes a default value as compactly as the model's file."""
 import json
 import re
 import signal

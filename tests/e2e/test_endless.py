@@ -24,7 +24,7 @@ def threads(server, name):
         try:
             with open(os.path.join(task, "stat"), encoding="utf-8") as file:
                 comm, fields = file.read().rsplit(")", 1)
-        except OSError:  # the thread has ended, so its file does not exist
+        except OSError:  # the thread has ended, so the kernel has removed its stat file
             continue
         if comm.endswith("(" + name):
             found[os.path.basename(task)] = int(fields.split()[16])
@@ -95,7 +95,7 @@ class Endless(GrpcCase):
         small_models.write_shapes(self.path("models/shapes/1"))
         small_models.write_endless(self.path("models/other/1"))
         server = self.serve_endless()
-        # One of the two runs holds the only worker. A spare worker may have taken the other run.
+        # One of the two runs occupies the only worker. A spare worker may have taken the other run.
         for model in ("endless", "other"):
             self.begin(server, model=model)
         wait_for(lambda: server.metric("slipway_jobs") == 2 and server.metric("slipway_queue_requests") == 0, "the runs")

@@ -27,7 +27,7 @@ class GpuCase(Case):
             raise unittest.SkipTest("the build has no code for GPUs, because it found no nvcc")
 
     def serve(self, *flags, library=None, wait=True, **fake):
-        """Starts a server that loads the driver from the folder `library`, by default the fake driver. `fake` holds
+        """Starts a server that loads the driver from the folder `library`, by default the fake driver. `fake` contains
         settings of the fake driver, named as in fake_driver.h but without the prefix FAKE_CUDA_."""
         library = library or os.path.join(os.path.dirname(binary()), "fake_cuda")
         environment = {f"FAKE_CUDA_{name}": str(value) for name, value in fake.items()}
@@ -257,7 +257,7 @@ class Faults(GpuCase):
 
 class Metrics(GpuCase):
     def metrics(self, server):
-        """Returns the values of the metrics page, by name with labels."""
+        """Returns the metrics page as {name with labels: value}."""
         text = server.get("/monitoring/prometheus/metrics")[1].decode()
         lines = [line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
         return {name: float(value) for name, value in lines}

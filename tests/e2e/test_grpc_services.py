@@ -488,7 +488,7 @@ class Hostile(GrpcCase):
         while time.monotonic() < end:
             for stream in itertools.islice(streams, 2):
                 # Each request has a response of 800 KB. The client's flow-control window admits only 64 KB of a response,
-                # so the server holds the rest in memory.
+                # so the server keeps the rest in memory.
                 connection.call(stream, PREDICT)
                 connection.send(Frames.DATA, stream,
                                 b"\0" + struct.pack(">I", len(message)) + message, 1)

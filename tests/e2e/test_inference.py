@@ -44,8 +44,8 @@ def long_loop(g):
 
 
 def write_scores(folder):
-    """Writes a model that takes Examples with x and x2 (0 when missing): y = 0.5 x + 2, y2 = 0.5 x + 3, y3 = 0.5 x2 +
-    3. The model has other outputs that Classify and Regress refuse."""
+    """Writes a model that takes Examples with the features x and x2. The default value of both features is 0. The model
+    computes y = 0.5 x + 2, y2 = 0.5 x + 3, and y3 = 0.5 x2 + 3. Its other outputs are refused by Classify and Regress."""
     def build(g):
         f = {"T": "float"}
         g.placeholder("tf_example", "string")
@@ -721,7 +721,7 @@ class SessionRun(InferenceCase):
                      [("tf_example", [1])], ["y"])
 
     def test_many_at_once_while_plans_are_made(self):
-        """Several clients send calls at the same time for which the server has no plan yet."""
+        """Several clients simultaneously send calls for which the server has no plan yet."""
         stub = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         signatures = ["regress_x_to_y", "regress_x_to_y2", "regress_flat"]
         wanted = {"regress_x_to_y": 3, "regress_x_to_y2": 4, "regress_flat": 3}

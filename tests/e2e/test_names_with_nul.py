@@ -1,4 +1,4 @@
-"""Tests names from clients that contain a NUL. Responses have the complete names, and no name is mistaken for the part
+"""Tests requests whose names contain a NUL. Responses contain the complete names, and no name is mistaken for the part
 before its NUL."""
 import json
 import os

@@ -1,5 +1,5 @@
-"""Tests what Triton adds to the Open Inference Protocol: loads and unloads, settings of the log, shared memory, and what
-is refused by name."""
+"""Tests Triton's extensions of the Open Inference Protocol: loads and unloads, settings of the log, and shared memory.
+Errors name the extensions that Slipway does not support."""
 import gzip
 import http.client
 import json
@@ -18,7 +18,7 @@ from test_oip import EXTREMES, TYPES, WAIT, raw_strings, tensor
 
 
 class Repository(test_oip.Client):
-    """Loads and unloads models by request, over both APIs."""
+    """Loads and unloads models by request, over REST and gRPC."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="slipway-oip-")
@@ -63,7 +63,7 @@ class Repository(test_oip.Client):
         for unload, load in ((lambda: self.switch("unload", "half"), lambda: self.switch("load", "half")),
                              (lambda: self.switch_by_grpc("Unload", model_name="half"),
                               lambda: self.switch_by_grpc("Load", model_name="half")),
-                             # in KServe's messages, the first field holds the model's name
+                             # in KServe's messages, the first field contains the model's name
                              (lambda: self.switch_by_grpc("Unload", repository_name="half"),
                               lambda: self.switch_by_grpc("Load", repository_name="half"))):
             self.assertTrue(self.is_ready("half"))
@@ -428,7 +428,7 @@ class SharedMemory(test_oip.Client):
                                               timeout=WAIT))
         self.assertEqual([g.error_message for g in got], [""] * 3)
         self.assertEqual(self.read(50, 100), raw[:50] * 2)
-        # an input in shared memory with an output in the response, and with an additional raw input
+        # The input is in shared memory, and the output is in the response. An additional raw input must be refused.
         request = self.grpc_request("uint8", [3], 3)
         self.assertEqual(self.stub.ModelInfer(request, timeout=WAIT).raw_output_contents[0], raw[:3])
         request.raw_input_contents.append(b"abc")

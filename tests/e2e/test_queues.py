@@ -1,4 +1,5 @@
-"""Tests queues that several clients feed and drain, by REST and by gRPC. Runs that wait for each other hold no worker."""
+"""Tests queues that several clients feed and drain, over REST and gRPC. Runs that wait for each other occupy no
+worker."""
 import json
 import threading
 
@@ -181,7 +182,7 @@ class MapStages(OneModel):
 
     def test_clients_wait_for_the_items_of_their_keys(self):
         a, b = self.begin()
-        for _ in range(2):  # twice, because the second run of a signature may be a compiled one
+        for _ in range(2):  # the second run of a signature may use compiled code
             waiting = {x: self.call(a, "take", float(x)) for x in range(10)}
             for x in (7, 3, 9, 0, 5, 1):
                 self.assertEqual(self.get(b, "put", float(x)), x)
@@ -217,7 +218,7 @@ class Accumulators(OneModel):
 
     def test_a_client_waits_for_the_gradients_of_others(self):
         a, b = self.begin()
-        for _ in range(3):  # several times, because later runs of a signature may be compiled ones
+        for _ in range(3):  # later runs of a signature may use compiled code
             first = self.call(a, "take", 3.0)
             for k in range(3):
                 self.assertEqual(b.predict(), [3.0])

@@ -365,8 +365,8 @@ class LimitsTest(unittest.TestCase):
                 answer(s)
 
             def pages(encoding):
-                """Returns the set of process CPU times in the responses. Every page that the server makes has a
-                different time."""
+                """Requests n metrics pages at once and returns the set of CPU times that they contain. Each page that the
+                server writes contains a different CPU time, so the size of the set is the number of pages written."""
                 request = head("GET", METRICS, 0, ["Accept-Encoding: " + encoding])
                 server.send_at_once((s, request) for s in open_ones)
                 times = set()
@@ -381,7 +381,7 @@ class LimitsTest(unittest.TestCase):
             plain, packed = pages("identity"), pages("gzip")
         for times in (plain, packed):
             self.assertLess(len(times), n // 4)
-        # Pages that were made for the first requests are not reused for the later ones.
+        # Pages that were written for the first requests are not reused for later requests.
         self.assertFalse(plain & packed)
 
     def test_requests_about_large_models_do_not_hold_up_others(self):
@@ -517,8 +517,8 @@ class LimitsTest(unittest.TestCase):
 
     def makes_room(self, server, gone, stays, rest):
         """Connects while the number of connections is at its limit, requests the metrics page, and returns that page.
-        The server must close the connection `gone` to make room. The connection `stays` must get a response once
-        `rest` has completed its request."""
+        The server must close the connection `gone` to make room. The bytes `rest` complete the request on the
+        connection `stays`, which must get a response."""
         with server.connect() as late:
             late.sendall(head("GET", METRICS))
             page = answer(late)[2].decode()

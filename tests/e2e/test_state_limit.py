@@ -74,7 +74,7 @@ class StateLimit(Case):
         self.fail("no VmRSS")
 
     def stays_within(self):
-        if SLOW == 1:  # A sanitizer retains freed memory, so memory is checked only without one.
+        if SLOW == 1:  # a sanitizer retains freed memory, so memory is checked only without a sanitizer
             self.assertLess(self.resident_kb() - self.before_kb,
                             ((RUN_MB + STATE_MB) << 10) + MORE_KB)
         self.assertLess(self.server.metric("slipway_model_state_bytes"), STATE_MB * MB + 1)
@@ -201,7 +201,7 @@ def write_restoring(folder, prefix, how):
             g.node(f"v{k}_get", "ReadVariableOp", f"v{k}", dtype="float")
             values.append(f"all:{k}" if how == "runs" else f"v{k}_get")
         g.node("init", "NoOp", *(f"^v{k}_set" for k in range(times) if how != "runs"))
-        # The signature takes an index, and returns the sum of the elements with this index in all values.
+        # The signature takes an index, and returns the sum of the elements with this index over all tensors in `values`.
         for k, value in enumerate(values):
             g.node(f"at{k}", "Slice", value, "i", "one", T="float", Index="int32")
         g.node("sum", "AddN", *(f"at{k}" for k in range(times)), T="float").attr["N"].i = times

@@ -1,6 +1,6 @@
 """Twenty clients of every API send requests while versions, labels and a model are added and removed. Each response
 must have a code that ALLOWED permits in its situation, and must be correct for the version that it names. Each required
-code must occur. Afterwards the server must hold no more resources than before."""
+code must occur. Afterwards the server must use no more resources than before."""
 import collections
 import http.client
 import json
@@ -90,7 +90,7 @@ def write_model(folder, version):
 
 
 class Seen:
-    """Counts the codes that occurred, and holds details of the first wrong responses."""
+    """Counts the codes that occurred, and records the wrong responses."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -192,8 +192,8 @@ class Clients:
             channel.close()
 
     def place(self, client):
-        """Returns a random situation, and the model, version or label that a request in it
-        names."""
+        """Returns a random situation, and the model, version or label that a request in this
+        situation names."""
         situation = client.random.choice(self.PLACES)
         return situation, {
             "still": lambda: {"model": "still"}, "latest": lambda: {},
@@ -643,7 +643,7 @@ class Stress(Case):
             wait_for(lambda: self.resources()[0] <= files and
                      self.resources()[1] <= threads + 2,
                      f"{files} descriptors and {threads} threads, not {self.resources()}")
-            # A sanitizer retains freed memory, so memory is checked only without one.
+            # A sanitizer retains freed memory, so memory is checked only in builds without a sanitizer.
             if SLOW == 1:
                 wait_for(lambda: self.resources()[2] < kb + MAY_GROW_KB,
                          f"{kb} KiB, not {self.resources()[2]}")

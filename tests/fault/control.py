@@ -24,7 +24,7 @@ class Control:
             self.map = mmap.mmap(file.fileno(), SIZE)
 
     def describe(self, kinds, first=1, n=1, stack=0, thread=""):
-        """Specifies the calls of the server that must fail, without arming the fault, and clears earlier results."""
+        """Specifies the calls of the server that must fail, and clears earlier results. Does not arm the fault."""
         self.quiet()
         bits = sum(1 << KINDS.index(k) for k in kinds)
         HEAD.pack_into(self.map, 0, 0, 0, bits, first, n, 0, stack, thread.encode())

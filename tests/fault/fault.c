@@ -75,9 +75,9 @@ static void note_stack_bounds(void)
     pthread_attr_destroy(&attr);
 }
 
-/* Collects the return addresses of the callers by following frame pointers, which sanitizer builds
- * keep. A library function without a frame pointer ends the stack or adds an address that is the
- * same each time, which does no harm. */
+/* Collects the return addresses of the callers by following frame pointers. Sanitizer builds are
+ * compiled with frame pointers. A library function without a frame pointer ends the stack, or adds
+ * an address that is the same in every run. Both effects leave the stacks comparable. */
 static int stack_of(const uintptr_t *frame, uint64_t *out)
 {
     int n = 0;

@@ -38,8 +38,8 @@ struct fault_control {
     uint32_t armed, tracing;
     /*
      * The calls that fail. `kinds` has one bit per fault_kind, `stack` is the hash of a stack or 0
-     * for any stack, and `thread` is a prefix of the thread's name. Of the calls that match, number
-     * `first` (counted from 1) and the n - 1 calls after it fail.
+     * for any stack, and `thread` is a prefix of the thread's name. The calls that match are
+     * counted from 1. The matching calls number `first` to `first` + n - 1 fail.
      */
     uint32_t kinds, first, n, pad;
     uint64_t stack;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Implements `./run fault`, which makes libc calls in the server's own code fail, one at a time, in each phase of
-PHASES. After each fault the server must be alive, respond correctly, hold no memory for requests, and serve every
+PHASES. After each fault the server must be alive, respond correctly, use no memory for requests, and serve every
 version.
 
 Each phase runs once while its calls are counted by call stack. The phase then runs again for each of these stacks (with
@@ -10,7 +10,7 @@ or UNAVAILABLE.
 
 `start` and `drain` need a process for each fault. All other faults share one process, so that later requests show what
 a fault has broken. Even with --all, `start` does not fail every single call, because most of its calls are made while
-models are loaded, and `swap`, `add` and `drop` test those one by one. The last line is "N passed, M failed", counting
+models are loaded, and `swap`, `add` and `drop` test these calls one by one. The last line is "N passed, M failed", counting
 faults."""
 import argparse
 import collections

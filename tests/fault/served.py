@@ -33,7 +33,7 @@ WAIT = 5 * SLOW
 # of a freed version is still counted, the next versions do not fit, and their loads fail.
 VERSION_BYTES = 19 << 19
 # Memory limit for all runs together. It is small, so that later runs fail if a run's memory is still counted after the
-# run has ended. Idle plans may hold half of this limit.
+# run has ended. Idle plans may use half of this limit.
 RUNS_BYTES = 64 << 20
 CORE_THREADS = 2  # number of timer threads that gRPC core may start on its own
 # The only codes that a server may return for lack of memory, descriptors or disk space.
@@ -145,8 +145,8 @@ class Served:
 
     def new_channel(self):
         at = f"127.0.0.1:{self.server.grpc_port}"
-        # gRPC keeps the socket of a channel that is closed before it is connected. The socket stays open until the
-        # back-off time ends, so this time is short.
+        # If a channel is closed before it is connected, gRPC closes the socket only at the end of the back-off time. The
+        # back-off time is therefore short.
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.min_reconnect_backoff_ms", 2000)]
         if not self.secure:
             return grpc.insecure_channel(at, options)
@@ -356,8 +356,8 @@ class Served:
               got.results[1].regression_result.regressions[0].value], [6.0, 6.0], "MultiInference")
 
     def grpc_session(self):
-        """Sends a SessionRun request, which fetches tensors by name. The server has no plan for it yet, because the
-        fetches differ each time."""
+        """Sends a SessionRun request, which fetches tensors by name. Three requests in sequence have different fetches,
+        for which the server makes different plans."""
         self.serial += 1
         request = session_service_pb2.SessionRunRequest(
             fetch=["y:0", "half_x:0", "weights:0"][:1 + self.serial % 3])
@@ -504,7 +504,8 @@ class Served:
             except Wrong as error:
                 # The configuration is accepted, but the first load of its new model has failed.
                 codes = re.findall(r"due to error: (\w+): ", str(error))
-                # DATA_LOSS means that a file could not be read. failed_loads checks whether that is allowed.
+                # DATA_LOSS means that a file could not be read. The caller of failed_loads checks whether this
+                # failure is allowed.
                 if not str(error).startswith("UNKNOWN") or set(codes) - {*LOAD_CODES, "DATA_LOSS"}:
                     raise
                 self.applied = True
@@ -579,7 +580,7 @@ class Served:
         self.settle("more", [])
 
     def label(self):
-        """Moves a label. The move takes effect with the next serving map, and responses must follow it."""
+        """Moves a label. Responses must come from the label's new version as soon as the next serving map is published."""
         self.labelled = 3 - (self.labelled or 1)
         self.apply(self.config(self.half, label=self.labelled))
         self.check_label()

@@ -2,8 +2,8 @@
  * Limits on the cost of one input of a fuzz target. Every target defines fuzz_one and fuzz_cost;
  * cost.c has libFuzzer's entry point, measures each run and aborts if a run exceeds a limit:
  *
- *   bytes held at the peak, beyond those held before   free_bytes + growth * size
- *   CPU seconds of the process                         free_s + us_per_byte * size / 1e6
+ *   increase of the allocated bytes, at the peak   free_bytes + growth * size
+ *   CPU seconds of the process                     free_s + us_per_byte * size / 1e6
  *
  * An input on which a parser takes quadratic time, or a short input that makes it allocate
  * gigabytes, is reported like a crash. The times are those of the instrumented build (ASan, UBSan
@@ -36,8 +36,8 @@ struct fuzz_cost {
     }
 /*
  * Cost limits for graphs. runtime/files/import.c permits 64 MB plus 64 bytes per byte of input, and
- * this memory is held twice while a graph is made. Repeated constants may take 256 MB, and plans
- * may have 300,000 nodes.
+ * two copies of this memory exist while a graph is made. Repeated constants may take 256 MB, and
+ * plans may have 300,000 nodes.
  */
 #define FUZZ_GRAPH                                                                                 \
     {                                                                                              \

@@ -100,5 +100,6 @@ void fuzz_one(const uint8_t *data, size_t size)
     if (slices)
         act(&server, arena, kind, srv_cursor_of(slices, n));
     rt_arena_free(arena);
-    atomic_store(&rt_log_level, RT_LOG_ERROR - 1); /* the input may have changed the level */
+    /* restores the log level, which the input may have changed */
+    atomic_store(&rt_log_level, RT_LOG_ERROR - 1);
 }

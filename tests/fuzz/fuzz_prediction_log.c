@@ -1,6 +1,6 @@
 /*
- * Reads arbitrary bytes as a PredictionLog. Compares the log's response by the rules of each API,
- * first with itself and then with the bytes of the log's request, parsed as a response.
+ * Reads arbitrary bytes as a PredictionLog. Compares the log's response with itself by the rules of
+ * each API. Then compares the log's response with the log's request, parsed as a response.
  */
 #include <stddef.h>
 #include <stdint.h>

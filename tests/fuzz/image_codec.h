@@ -1,9 +1,9 @@
 /*
- * A caller of image decoders for fuzz targets. The caller limits the memory and the work of an
- * input, as a run does. The caller allocates only the memory that a decoder requests, so that
- * AddressSanitizer reports each access beyond it.
+ * Calls image decoders for fuzz targets. Limits the memory and the work of an input, as a run does.
+ * Allocates only the memory that a decoder requests, so that AddressSanitizer reports each access
+ * beyond this memory.
  *
- * Threads: the target's only one.
+ * Threads: a fuzz target has only one thread.
  */
 #ifndef TESTS_FUZZ_IMAGE_CODEC_H
 #define TESTS_FUZZ_IMAGE_CODEC_H
@@ -21,7 +21,7 @@
     }
 
 struct fuzz_codec {
-    /* must be the first member, because decoders hand back a pointer to it */
+    /* must be the first member, because fuzz_pixels casts a pointer to codec to fuzz_codec */
     struct kn_codec codec;
     struct rt_error err;
     size_t sample_bytes;

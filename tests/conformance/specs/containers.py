@@ -52,7 +52,7 @@ def graph(op, dtypes, steps, *feeds, name, **limits):
 @spec(*OPS)
 def whole(g, op):
     if "MapStage" not in op:
-        return  # the graphs for MapStage and OrderedMapStage also test the other ops
+        return  # the graphs for MapStage and OrderedMapStage also test the other ops of OPS
     for k, dtype in enumerate(TYPES):
         limits = ({}, dict(capacity=3), dict(capacity=9))[k % 3]
 
@@ -179,7 +179,7 @@ def dense_graph(op, dtype, steps, *feeds, name, **attrs):
       *(kind + "Accumulator" + name for kind in ("", "Resource") for name in DENSE))
 def dense(g, op):
     if "Conditional" not in op:
-        return  # the graphs for the two ops that make accumulators also test the other ops
+        return  # the graphs for the two ops that make accumulators also test all ops that use accumulators
     for dtype in DTYPES:
         for reduction in REDUCTIONS:
             for shape in ((), (3,), (2, 0), (33,), (2, 1, 3, 2)):
@@ -243,7 +243,7 @@ def sparse_graph(dtype, steps, *feeds, name, **attrs):
 @spec("SparseConditionalAccumulator", "SparseAccumulatorApplyGradient", "SparseAccumulatorTakeGradient")
 def sparse(g, op):
     if op != "SparseConditionalAccumulator":
-        return  # the graphs for SparseConditionalAccumulator also test the other ops
+        return  # the graphs for SparseConditionalAccumulator also test the other ops in the list above
     for dtype in DTYPES:
         for reduction in REDUCTIONS:
             for inner in ((), (3,), (2, 2), (0,)):

@@ -348,12 +348,12 @@ def lrn(g, op):
             x = np.array(num(g, "float32", 2, 2, 3, 12))
             x[0, 0, 0, 3] = x[0, 1, 2, 0] = x[1, 1, 1, 11] = special
             yield Case(x.astype(dtype_of(dtype)), depth_radius=2, rtol=3e-3 if dtype == "float16" else 1e-5)
-    inf = np.inf  # tests powers of a negative base, and powers whose logarithm is 0 * infinity
+    inf = np.inf  # the cases below test powers of a negative base, and powers whose logarithm is 0 * infinity
     for bias, alpha, beta in [(0, -1, 2), (0, -1, 0.75), (0, -1, -3), (0, -1, 1), (0, -1, 0.5), (0, 0, 0), (0, 0, 2), (0, 0, -2), (inf, 1, 0),
                               (inf, 1, 2), (1, 0, inf), (1, 0, -inf), (2, 0, inf), (2, 0, -inf), (1, -inf, -inf), (1, 0, np.nan)]:
         for dtype in ["float32", "float16"]:
             yield Case(np.full((1, 1, 1, 1), 2, dtype), bias=bias, alpha=alpha, beta=beta, rtol=3e-3 if dtype == "float16" else 1e-5)
-    for x in (9.3e18, 1e15):  # a base whose reciprocal is subnormal, and one that is not
+    for x in (9.3e18, 1e15):  # the reciprocal of the base is subnormal for the first x, but not for the second
         for beta in (1.0, 0.5, 2.0):
             yield Case(np.full((1, 1, 1, 1), x, "float32"), depth_radius=0, bias=1.0, alpha=1.0, beta=beta, rtol=1e-5)
     for bias in (2.0**31, 65504.0, 0.1):  # float16 can represent neither 2**31 nor 0.1

@@ -299,7 +299,7 @@ WHOLE = sequence([("f", floats(1, 2)), ("i", ints(3)), ("s", strs(b"x")), ("sf",
                  [("F", feature_list(floats(1, 2), floats(3, 4))), ("I", feature_list(ints(1), ints(-2), ints(3))), ("S", feature_list(strs(b"q"))),
                   ("SI", feature_list(ints(1, 2), ints(), ints(3))), ("SS", feature_list(strs(), strs(b"x" * 20)))])
 
-# each entry is (specification, bytes), with one fault or peculiarity
+# Each entry is (specification, bytes). The bytes have one fault or peculiarity.
 ODD_SEQUENCES = [(BOTH, WHOLE), (BOTH, b""), (BOTH, sequence([("f", floats(1, 2))], [("F", b"")])), (BOTH, WHOLE + field(3, b"x")), (BOTH, WHOLE + b"\x18\x05")]
 ODD_SEQUENCES += [(ONE_DENSE, sequence([("f", v)])) for v in (floats(1, 2), floats(1), floats(1, 2, 3), floats(), b"", ints(1, 2), floats(1, 2, packed=False))]
 ODD_SEQUENCES += [(ONE_DENSE, d) for d in (b"", b"\x07", b"\x0a\x05\x0a", sequence([("f", floats(1, 2)), ("f", floats(3, 4))]), sequence([("g", floats(1))]))]

@@ -15,7 +15,8 @@ def scalars(*values):
 
 
 def near(g, lo, hi, shape, dtype="float32"):
-    """Returns numbers in and around a range. Some of them are at the boundaries of its steps."""
+    """Returns numbers in and near the range from lo to hi. Some are multiples of a quantisation step, and some are halfway
+    between two multiples."""
     width = max(abs(hi - lo), 1e-3)
     x = g.rng.uniform(lo - width / 4, hi + width / 4, shape)
     steps = np.round(g.rng.uniform(-2, 258, shape)) / 255 * width + lo

@@ -24,7 +24,7 @@ def make(tf, op, types, shapes, legacy=False, **attrs):
 
 
 def ops(tf, legacy=False):
-    """Returns the queue ops by short names, in the form for resource or ref handles."""
+    """Maps short names to the queue ops. With `legacy`, the ops take ref handles, otherwise resource handles."""
     end = "" if legacy else "V2"
     names = dict(put="QueueEnqueue", put_many="QueueEnqueueMany", take="QueueDequeue", take_many="QueueDequeueMany",
                  take_up_to="QueueDequeueUpTo", size="QueueSize", is_closed="QueueIsClosed", close="QueueClose")
@@ -116,7 +116,7 @@ def one(op, types, shapes, steps, *feeds, name, **attrs):
 @spec(*OPS)
 def refusals(g, op):
     if op != "QueueEnqueueV2":
-        return  # the graphs for QueueEnqueueV2 also test the other ops
+        return  # the graphs for QueueEnqueueV2 also test the other ops of OPS
     f, i = np.float32, np.int32
     types, shapes = ["float32", "int32"], [[2], []]
     for a, b in ((f([1]), i(3)), (f([1, 2]), i([3])), (f([[1, 2]]), i(3)), (f([[1, 2]]), i([1, 2])), (f([1, 2]), i(4)),
@@ -211,7 +211,7 @@ def makers(g, op):
 @spec("Stage", "Unstage", "StagePeek", "StageSize", "StageClear")
 def stages(g, op):
     if op != "Stage":
-        return  # the graphs for Stage also test the other ops
+        return  # the graphs for Stage also test the other ops in the list above
     for dtype in TYPES:
         for limits in ({}, dict(capacity=3), dict(capacity=9, memory_limit=4000)):
             shared = f"stage{next(NUMBER)}"
@@ -249,7 +249,7 @@ def stages(g, op):
 @spec("MutexV2", "MutexLock", "ConsumeMutexLock")
 def mutexes(g, op):
     if op != "MutexV2":
-        return  # the graph for MutexV2 also tests the other ops
+        return  # the graph for MutexV2 also tests the other ops in the list above
     shared = f"mutex{next(NUMBER)}"
 
     def build(tf, x):
@@ -267,7 +267,7 @@ def mutexes(g, op):
 @spec("Stack", "StackPush", "StackPop", "StackClose")
 def ref_stacks(g, op):
     if op != "Stack":
-        return  # the graphs for Stack also test the other ops
+        return  # the graphs for Stack also test the other ops in the list above
     for dtype in TYPES:
         def build(tf, x, y):
             R = tf.raw_ops

@@ -46,7 +46,7 @@ def attrs_of(op, t):
 
 @spec("RandomUniform", "RandomStandardNormal", "RandomUniformInt", "TruncatedNormal", ulps=1)
 def draws(g, op):
-    """The first and second draws of a node."""
+    """Runs each op twice in one session, because the second run must return new numbers."""
 
     def case(shape, t, bounds, **seeds):
         def build(tf, s, *fed):

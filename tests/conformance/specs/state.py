@@ -43,7 +43,7 @@ def on_ref(value, change, *feeds, **how):
 
 
 def either(op, value, *feeds, **how):
-    """Tests `op` on a resource variable or on a ref variable, according to its name."""
+    """Tests `op` on a resource variable if the op's name begins with Resource, and otherwise on a ref variable."""
 
     def change(tf, target, *args):
         raw = getattr(tf.raw_ops, op)

@@ -223,7 +223,7 @@ def dense(g, op):
     yield case("keys of three dimensions", i64([0, 0]), i64([-1, -1]), f32(-5), [insert, export, remove],
                [i64([[[1, 2]], [[3, 4]]]), f32([[1], [2]])], **small)
     yield case("vectors as values", i64(0), i64(-1), f32([-1, -2]), [insert, export], [i64([1, 2]), f32([[1, 2], [3, 4]])], value_shape=[2], **small)
-    # The buckets of a hash table, as a checkpoint stores them. Some are empty, and one held a key that was removed.
+    # The buckets of a hash table, as a checkpoint stores them. Some buckets are empty, and the key of one bucket was removed.
     saved = [i64([[0], [1], [-1], [3], [0], [0], [0], [0]]), f32([[0], [1], [2], [3], [0], [0], [0], [0]]), i64([1, 3, 5, 2]), i64([4, 11]), f32([4, 11]), i64([3]), f32([3])]
     load, more, less = ("import", 0, 1), ("insert", 3, 4), ("remove", 5, 0)
     # TensorFlow stores a key twice if the key is inserted again and the bucket of a removed key precedes the key's own

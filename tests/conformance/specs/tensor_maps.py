@@ -43,7 +43,7 @@ def graph(steps, *feeds, name):
 @spec("EmptyTensorMap", "TensorMapInsert", "TensorMapLookup", "TensorMapErase", "TensorMapHasKey", "TensorMapSize", "TensorMapStackKeys")
 def values(g, op):
     if op != "EmptyTensorMap":
-        return  # the graphs for EmptyTensorMap also test the other ops
+        return  # the graphs for EmptyTensorMap also test the other ops in the list above
     for dtype in TYPES:
         for shape in ((), (3,), (2, 2)):
             a, b = g.values(dtype, shape), g.values(dtype, shape)

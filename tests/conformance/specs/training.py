@@ -15,7 +15,8 @@ TYPES = {
     "ProximalGradientDescent": WIDE_FLOATS,
 }
 FLAGS = ["use_nesterov", "update_slots", "multiply_linear_by_lr"]
-# Slots that hold sums of squares in training. Their values are not negative here, so that they have square roots.
+# Slots that contain sums of squares in training. Their values are not negative in the cases, so that they have square
+# roots.
 SQUARES = {"v", "vhat", "ms", "accum", "accum_update", "gradient_squared_accumulator"}
 SCALARS = {"lr_power": (-0.5, -0.5, -0.7, 0.0), "beta1_power": (0.9, 0.5, 0.0), "beta2_power": (0.999, 0.5, 0.0),
            "epsilon": (1e-3, 1e-7, 1.0), "global_step": (7, 0, 1000)}
@@ -107,11 +108,11 @@ def refusals(g, rule):
 
     for i, name in enumerate(rule.variables):
         yield bad(name)
-        # TensorFlow does not check the shape of these slots, and reads beyond their ends.
+        # TensorFlow does not check the shapes of the excluded slots, and reads beyond the ends of these slots.
         if i and name != "vhat" and (rule.is_sparse or name != "accum_update"):
             for shape in [(5, 3), (4,), (12,), (4, 3, 1), ()]:
                 case = bad(name, np.ones(shape, np.float32))
-                case.texts = name != "mg"  # TensorFlow's error message has the shape of the wrong variable.
+                case.texts = name != "mg"  # TensorFlow's error message reports the shape of another variable.
                 yield case
     for arg in rule.inputs:
         if arg.name in [*rule.variables, "grad", "delta", "indices"]:

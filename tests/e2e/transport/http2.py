@@ -1,5 +1,5 @@
 """A small HTTP/2 client for gRPC that writes its frames itself, so that a test can send half a request, grant no
-flow-control window, or leave out frames. It holds one connection, sends only what a test requests, and acknowledges
+flow-control window, or leave out frames. It uses one connection, sends only what a test requests, and acknowledges
 pings and settings while it reads."""
 import socket
 import ssl

@@ -27,8 +27,8 @@ ENOUGH = 20
 
 
 class Load:
-    """Threads that send requests until they are stopped. For each request, `asked` has the time when it was sent, the
-    method that sent it, and the outcome ("OK" for a correct response)."""
+    """Threads that send requests until they are stopped. For each request, `asked` contains the time when it was sent,
+    the method that sent it, and the outcome ("OK" for a correct response)."""
 
     def just_sent_s(self):
         """Returns the longest time that a request is assumed to take to reach the server."""
@@ -126,8 +126,8 @@ GOING = {"ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "R
 
 class Drain(Case):
     def end_under_load(self, *flags):
-        """Stops the server under load. Returns the time of the order to stop, the result of just_sent_s() at that time,
-        and the list of all requests."""
+        """Stops the server under load. Returns the time when the server was told to stop, the result of
+        just_sent_s() at that time, and the list of all requests."""
         with Server(f"--models={MODELS}", *flags) as server:
             load = Load(server)
             try:

@@ -1,5 +1,5 @@
 """Tests that the listeners of gRPC and REST keep accepting connections after descriptors have run out or accept4 has
-failed, and that idle connections are closed for new ones. Every test of gRPC runs without TLS and with TLS."""
+failed, and that the server closes idle connections to accept new connections. Every test of gRPC runs without TLS and with TLS."""
 import concurrent.futures
 import contextlib
 import os
@@ -104,7 +104,7 @@ class Plain(GrpcCase):
         watcher = self.connect(server)
         watch = watcher.ask("/grpc.health.v1.Health/Watch", b"")
         for _ in range(250):
-            with contextlib.suppress(OSError):  # while no connection is idle, the server closes new ones
+            with contextlib.suppress(OSError):  # while no connection is idle, the server closes new connections
                 self.connect(server)
         wait_for(lambda: n_files(server) > 300 - 2 * KEPT - 2, "the connections")
         for _ in range(20):

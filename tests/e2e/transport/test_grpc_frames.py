@@ -199,7 +199,7 @@ class Frames(Case):
                     what = "headers" if kind in LISTS else "flood"
                     self.assertIsNotNone(sent, (kind, beside.slowest, memory(server) - peak))
                     self.assertEqual(self.cut(server), before | {what: before.get(what, 0) + 1})
-                    if SLOW == 1:  # A sanitizer retains freed memory, so memory is checked only without one.
+                    if SLOW == 1:  # a sanitizer retains freed memory, so memory is checked only without a sanitizer
                         self.assertLess(memory(server), peak + 64 * MEBI)
                 self.assertIsNone(beside.error)
                 self.assertLess(beside.slowest, 2 * SLOW)
@@ -256,7 +256,7 @@ class Frames(Case):
                     self.settle(c)
                 whole = time.monotonic() - start
             self.assertIsNone(beside.error)
-            if SLOW == 1:  # A sanitizer slows the threads down unevenly, so times are checked only without one.
+            if SLOW == 1:  # a sanitizer slows the threads down unevenly, so only other builds check times
                 self.assertLess(beside.slowest, max(whole / 3, 0.5))
             self.assertEqual(self.cut(server), {})
 
@@ -285,7 +285,7 @@ class Frames(Case):
                     self.assertEqual(c.recv(1), b"\x16")  # a handshake record
                 whole = time.monotonic() - start
             self.assertIsNone(beside.error)
-            if SLOW == 1:  # A sanitizer slows the threads down unevenly, so times are checked only without one.
+            if SLOW == 1:  # a sanitizer slows the threads down unevenly, so only other builds check times
                 self.assertLess(beside.slowest, max(whole / 3, 0.5))
 
     def test_a_rest_request_at_the_grpc_port_is_told_apart_from_an_attack(self):
@@ -378,7 +378,7 @@ class Frames(Case):
             self.assertEqual(self.cut(server), {})
 
     def test_a_request_in_tiny_frames_counts_as_what_it_holds(self):
-        """gRPC core keeps 48 bytes for each frame of a request, even after the request has arrived completely."""
+        """gRPC core uses 48 bytes of memory for each frame of a request, even after the request has arrived completely."""
         body = http2.message(half_plus_two(1000))
         with self.serve("--max_bytes_in_flight=64K") as server, http2.Connection(server.grpc_port) as c:
             self.settle(c)

@@ -358,7 +358,7 @@ class Calls(Case):
                 self.assertEqual(third.status(third.ask(PREDICT, half_plus_two()), 60 * SLOW), 0)
             one.close()
             wait_for(lambda: server.metric(CALLS) == 100, "the calls")
-            # `one` is closed, so this connection's share of the calls is larger.
+            # The connection `one` is closed, so the connection `other` may open more calls.
             ok = other.ask(PREDICT, half_plus_two())
             self.assertEqual(other.status(ok, 60 * SLOW), 0)
 
@@ -424,7 +424,7 @@ class Calls(Case):
             cut_off = 'slipway_events_total{event="grpc_unsettled_cut_off"}'
             self.assertEqual(server.metric(cut_off), 20)
             wait_for(lambda: server.metric(CALLS) == 0, "the calls")
-            # A sanitizer retains freed memory, so memory is checked only without one.
+            # A sanitizer retains freed memory, so memory is checked only in builds without a sanitizer.
             if SLOW == 1:
                 wait_for(lambda: Memory.resident(server) < before + 16 * MEBI, "the memory")
 
@@ -460,8 +460,8 @@ class Streams(Case):
             refused = server.metric('slipway_events_total{event="grpc_call_refused"}')
             self.assertEqual(refused, 2 * beyond)
             self.assertIsNone(self.watch(server))
-            # The streams of one method do not count against the limit of another method, not even on a connection that
-            # holds many streams.
+            # The streams of one method do not count against the limit of another method, not even on a connection with
+            # many streams.
             watch = one.ask(WATCH, b"")
             wait_for(lambda: one.read(0.1) and watch in one.bodies, "the health")
             one.close()
@@ -602,7 +602,8 @@ class Background(Case):
 
     def test_compressed_messages_take_turns_while_they_are_inflated(self):
         small = predict_pb2.PredictRequest.FromString(half_plus_two(65536))
-        # Half of the bits are random, so that the compressed message is too large for the thread for small messages.
+        # Half of the bits are random, so that the compressed message is too large for the thread that inflates small
+        # messages.
         small.inputs["x"].tensor_content = bytes(b & 15 for b in random.Random(1).randbytes(262144))
         large = predict_pb2.PredictRequest.FromString(half_plus_two(16 * MEBI))
         small.model_spec.name = large.model_spec.name = "nothing"

@@ -441,7 +441,7 @@ class Memory(unittest.TestCase):
 
     def test_an_answer_beyond_the_budget_is_refused_by_name(self):
         self.assertEqual(self.fill(2 * MEBI)[0], 200)  # 12 MB of text
-        # Each response exceeds the budget. The server may detect this before or while it writes the response.
+        # Each response exceeds the budget. The server may refuse a response before writing or while writing.
         for n in (4 * MEBI - 700000, 20 * MEBI):
             self.server.come_to_rest()
             status, _, body = self.fill(n)
@@ -506,8 +506,8 @@ class Memory(unittest.TestCase):
             self.assertIn("cannot accept a connection: Too many open files", server.log())
 
     def test_a_connection_whose_file_outlives_it(self):
-        """Another process holds the socket, as a forked child would, so closing the server's descriptor does not end
-        the connection. Later events on the socket must not affect the server."""
+        """Another process also has a descriptor of the socket, as a forked child would. Closing the server's
+        descriptor therefore does not end the connection. Later events on the socket must not affect the server."""
         with Server() as server:
             process = os.pidfd_open(server.process.pid)
             descriptors = f"/proc/{server.process.pid}/fd"

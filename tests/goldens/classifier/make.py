@@ -1,5 +1,5 @@
-"""Makes a model in the style of TensorFlow 1 for classification and regression of tf.Examples, runs it on requests with
-and without a context Example, and writes the outputs: make.py (writes 1/ and answers.json). The model uses
+"""Writes to 1/ a model in the style of TensorFlow 1 for classification and regression of tf.Examples. Runs the model on
+requests with and without a context Example, and writes the outputs to answers.json. The model uses
 parse_example with dense, default and sparse features, a vocabulary table from an asset, and class names from a
 HashTable. Needs tensorflow (PyPI)."""
 import base64

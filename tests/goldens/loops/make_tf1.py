@@ -1,6 +1,6 @@
 """Writes recurrent layers as TensorFlow 1 wrote them, in frames with TensorArrays: make_tf1.py [NAME...]
 
-Writes NAME.pb and NAME.txt as make.py does. y holds all outputs, followed by the last states. Needs tensorflow and
+Writes NAME.pb and NAME.txt as make.py does. y contains all outputs, followed by the last states. Needs tensorflow and
 tf_keras (PyPI).
 """
 import os

@@ -1,5 +1,5 @@
-"""Computes with TensorFlow the expected outputs of the models in this folder and of models/digits: make.py (writes
-answers.json).
+"""Computes with TensorFlow the expected outputs of the models in this folder and of models/digits. Writes the outputs to
+answers.json.
 
 The TF1 models next to this file were made by tests/models/make_mnist.py. Needs tensorflow (PyPI).
 """
