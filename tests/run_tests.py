@@ -14,7 +14,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CORES = len(os.sched_getaffinity(0))
 ONE_RUN_S = 1200  # time limit of a single test program
-FUZZ_TOTAL_S = 150  # total time for all fuzz targets of `./run test`, per core
+FUZZ_TOTAL_S = 150  # time that each core spends on the fuzz targets of `./run test`
 FAULT_S = 200  # total time for the sample of faults that `./run test` injects, over all phases
 SOAK_S = 30
 FUZZ_OPS_S = 60
@@ -167,13 +167,13 @@ def script_counts(status, output):
 
 
 def end_to_end_files():
-    """Returns the path of each end-to-end file by its name."""
+    """Returns a dictionary from the names of the end-to-end files to their paths."""
     return {path.name: path for path in pathlib.Path(ROOT, "tests", "e2e").rglob("test_*.py")}
 
 
 def end_to_end(tally, preset, slow, env=None, how="", only=None, without=()):
-    """Runs each end-to-end file in its own process. `only` names the files to run, if any, and `without` those to
-    leave out."""
+    """Runs the end-to-end files, each in its own process. If `only` is given, runs only the files that it names. Omits
+    the files that `without` names."""
     files = [n for n in end_to_end_files() if (not only or n in only) and n not in without]
     files.sort(key=lambda n: (LONGEST.index(n) if n in LONGEST else len(LONGEST), n))
     if not files:
@@ -286,8 +286,8 @@ def replay(tally, preset, env=None):
 
 
 def find_tests(name):
-    """Returns the tests that a NAME of `./run test NAME` selects, as (kind, unit program or fuzz target or
-    arguments)."""
+    """Returns the tests that the NAME of `./run test NAME` selects, as pairs of a kind and a value. The value is the
+    name of a unit program or of a fuzz target, or the arguments of tests/e2e/run.py."""
     found, files = [], end_to_end_files()
     if any(pathlib.Path(ROOT, "tests", "unit").rglob(f"{name}.c")):
         found.append(("unit", name))

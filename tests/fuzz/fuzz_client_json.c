@@ -1,6 +1,6 @@
 /*
- * Reads JSON as the tensors of a request and as those of a response. The JSON that the client
- * writes from these tensors must be valid.
+ * Reads JSON as the tensors of a request, and as the tensors of a response. The JSON that the
+ * client writes from these tensors must be valid.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * A libnvidia-ml.so.1 for tests. It knows the GPUs of the fake driver by their UUIDs: GPU k is busy
- * for 25 (k + 1) percent of the time and has 40 + k degrees.
+ * A libnvidia-ml.so.1 for tests. It knows the GPUs of the fake driver by their UUIDs. GPU k is busy
+ * for 25 (k + 1) percent of the time, and its temperature is 40 + k degrees Celsius.
  */
 #include <stdint.h>
 #include <string.h>

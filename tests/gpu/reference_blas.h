@@ -2,8 +2,10 @@
  * An implementation of kernels/cuda/library/blas.h for tests on the fake driver. This
  * implementation computes products by plain loops, as work on the fake driver's streams. Programs
  * that are linked with LINKER:--wrap=kc_blas_open use it instead of cuBLASLt if the environment
- * variable SLIPWAY_TEST_BLAS is set: all    the reference computes all products bare   only
- * products without an epilogue none   nothing
+ * variable SLIPWAY_TEST_BLAS is set. The values of the variable are:
+ * - all: The reference computes all products.
+ * - bare: The reference computes only products without an epilogue.
+ * - none: The reference computes nothing.
  */
 #ifndef TESTS_GPU_REFERENCE_BLAS_H
 #define TESTS_GPU_REFERENCE_BLAS_H

@@ -35,7 +35,7 @@ GRAPHS = ROOT / "tests" / "gpu" / "models"
 # models whose device code also runs in reasonable time on the fake driver
 SMALL = ("tiny", "widedeep")
 BATCHES = (1, 8, 32, 128)
-# the largest difference of an output, relative to the largest magnitude in the output
+# limit on the difference between an output on the GPU and on the CPU, relative to the output's largest magnitude
 BOUND = {"tf32": 2e-2, "float32": 1e-3}
 PRECISIONS = tuple(BOUND)
 NOT_RUN = 77  # Exit status if the build has no code for GPUs. It is automake's status for a skipped test.
@@ -131,7 +131,8 @@ def model_names(visit):
 
 
 def compare(visit, folder, precision):
-    """Returns the largest difference from the CPU, relative to the largest magnitude of the output."""
+    """Returns the largest difference between an output on the GPU and on the CPU, relative to the output's largest
+    magnitude."""
     answer = json.loads(visit.slipway("run", folder, "--compare", "--device=gpu", f"--gpu_precision={precision}",
                                       "--batch=2", "--json"))
     worst = max(o["max_abs"] / max(o["largest"], 1e-30) for o in answer)
@@ -261,7 +262,8 @@ def serve_digits(visit):
 
 
 def swap_under_load(server, folder, rows, n=10):
-    """Adds n versions, one after the other, while four clients send requests. Returns the counts."""
+    """Adds n versions, one after the other, while four clients send requests. Returns the numbers of versions
+    and of requests."""
     stop = []
 
     def ask():

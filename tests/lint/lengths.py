@@ -14,7 +14,7 @@ import sys
 from lint import ROOT, tracked
 
 FILE, HEADER, FUNCTION, FOLDER = 800, 250, 80, 40
-EXCEPTIONS = {  # maps a path, or a path and a function, to the reason why it may be longer
+EXCEPTIONS = {  # maps a file, or a file and a function, to the reason for exceeding a limit
     "kernels/string/case_map.h": "a generated table",
     "kernels/string/encodings.h": "a generated table",
     "kernels/string/script_table.h": "a generated table",

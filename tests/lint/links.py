@@ -32,7 +32,7 @@ STANDING_BEFORE = {"accept4", "close", "recvmsg", "sendmsg", "SSL_do_handshake",
 @functools.cache
 def read_objects(root):
     """Returns {object: the symbols that it needs}, {symbol: the object that defines it}, and the objects that define
-    functions which others can call. Objects are named by the paths of their sources."""
+    functions that other objects can call. Objects are named by the paths of their sources."""
     needs, home, callable_objects = {}, {}, set()
     for folder, _, files in os.walk(root):
         for name in files:

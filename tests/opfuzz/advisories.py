@@ -5,9 +5,9 @@ result or refuse the input.
     python3 tests/opfuzz/advisories.py             # under the sanitizers, against advisories.jsonl
     python3 tests/opfuzz/advisories.py --record    # writes advisories.jsonl; needs TensorFlow
 
-The inputs were written from the advisories' descriptions. A row begins with the number of its advisory. An advisory
-about several ops, or about a check that was missing in several ops, has a row for each op. Each row is run with fed
-and with constant inputs, and both node by node and compiled.
+The inputs were written from the advisories' descriptions. Each row of advisory_rows.py is one input and begins with the
+number of the input's advisory. An advisory about several ops, or about a check that was missing in several ops, has a
+row for each op. Each row is run with fed and with constant inputs, and both node by node and compiled.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def parsed(value):
 
 
 def problem(case, want, results):
-    """Returns a description of the problem, or None if the result is right or its difference is deliberate."""
+    """Returns a description of the problem, or None if the results agree or differ deliberately from TensorFlow's."""
     found = difference(case, want, results)
     return None if found and any(pattern.search(f"{case.op}: {found}") for pattern, _ in DELIBERATE) else found
 

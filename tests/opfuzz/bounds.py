@@ -283,7 +283,7 @@ def value_cases(case):
 
 
 def with_inverted(case):
-    """Yields the case, and the case with each boolean attribute of its op inverted."""
+    """Yields the case and, for each boolean attribute of its op, a copy in which only that attribute is inverted."""
     yield case
     for i, node in enumerate(case.nodes):
         for name, (kind, value) in node.attrs.items() if node.op == case.op else []:
@@ -370,8 +370,8 @@ class Runner:
         self.child = Child(path, deadline_ms, memory_mb, measures_memory)
         self.measures_checks, self.late_limit_ms = measures_checks, late_limit_ms
         self.memory_mb, self.measures_memory = memory_mb, measures_memory
-        # Milliseconds by which the last case exceeded its deadline or, if measures_checks is true, for which it did not
-        # check its deadline.
+        # Time in milliseconds by which the last case exceeded its deadline. If measures_checks is true, the longest time
+        # for which the case did not check its deadline.
         self.late_ms = 0
         self.beyond_mb = 0  # megabytes by which the last case exceeded its memory limit
 

@@ -142,7 +142,7 @@ def undefined(case):
         # recognised as equal depends on chance.
         return True
     if any(n.op == "TensorListScatterIntoExistingList" and leaves_gaps(case, n) for n in case.nodes):
-        return True  # TensorFlow treats gaps in a list as empty tensors, which moves later elements.
+        return True  # TensorFlow stores an empty tensor in each gap of a list, and moves the later elements.
     stack = [n for n in case.nodes if n.op.startswith(("StackPush", "StackPop"))]
     # No edge determines the order in which several stack ops run.
     return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1
@@ -205,8 +205,8 @@ def loses_sign(node, outputs):
 
 def unset_splits(node):
     """Returns the names of outputs that TensorFlow leaves uninitialised if the input of a ParseSequenceExample is a
-    single example. The first group has the context's ragged row splits. The second group has the outer ragged row
-    splits of the feature lists."""
+    single example. These outputs are the context's ragged row splits and the outer ragged row splits of the feature
+    lists."""
     def count(name):
         kind, value = node.attrs.get(name, ["i", 0])
         return value if kind == "i" else len(value)
@@ -342,7 +342,7 @@ def difference_between_tiers(case, plain, compiled):
     """Returns a description of the difference if only one tier refuses a step or if the outputs of the tiers are not
     bit-identical, otherwise None."""
     if any(is_refusal(r) and r.code in (DEADLINE, EXHAUSTED) for r in plain + compiled):
-        return None  # The tiers need different amounts of memory and time, so only one may exceed a limit.
+        return None  # The tiers need different amounts of memory and time, so one tier may fit a limit that the other exceeds.
     for a, b in zip(plain, compiled):
         if is_refusal(a) != is_refusal(b):
             return "refused " + ("node by node only: " + a.text if is_refusal(a) else "compiled only: " + b.text)[:120]

@@ -47,7 +47,7 @@ class Fuzzer:
         self.pending = []  # cases that ran since the last check for leaks
 
     def make(self, index):
-        """Returns the case with number `index`, which depends on --seed. Consecutive cases mutate seed cases of
+        """Returns case number `index`. The case also depends on --seed. Consecutive cases mutate seed cases of
         consecutive ops."""
         rng = random.Random(f"{self.options.seed}:{index}")
         op = self.ops[index % len(self.ops)]

@@ -1,5 +1,5 @@
-"""Slipway's side of the fuzzer. It runs op_runner as a child process, one per tier, and watches it for crashes,
-sanitizer reports, hangs and leaks."""
+"""Slipway's side of the fuzzer. Runs an op_runner for each tier as a child process, and watches these processes for
+crashes, sanitizer reports, hangs and leaks."""
 
 import os
 import pathlib

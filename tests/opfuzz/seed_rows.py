@@ -119,8 +119,8 @@ case("SaveV2", SAVE, ("op", "RestoreV2", [PREFIX, s("y", "x"), s("4 3 1,1:0,2", 
      steps=[["save"], ["op:0", "op:1"]])
 case("SaveV2", ("save", "SaveV2", [PREFIX, s("words"), s(""), s("a", "bc", "")], {"dtypes": ["string"]}),
      ("op", "RestoreV2", [PREFIX, s("words"), s("")], {"dtypes": ["string"]}), steps=[["save"], ["op:0"]])
-# A checkpoint of format version 1: x, float32 [2], and rows 0 and 1 of y, float32 [4, 3]. SaveSlices of TensorFlow
-# 2.21 wrote it.
+# A checkpoint of format version 1 that SaveSlices of TensorFlow 2.21 wrote. It contains the tensor x of shape [2], and
+# rows 0 and 1 of the tensor y of shape [4, 3]. Both tensors are float32.
 FIRST_FORM = base64.b64decode(
     "AAAwCi4KDwoBeBIEEgIIAhgBIgIKAAoXCgF5EggSAggEEgIIAxgBIgYKAhACCgASAggBAAgVAHgAAQEBgH8SEwoBeBICCgAaCioIAACAPwAAAEABCSl5AAEBAoCC"
     "gH8SJwoBeRIGCgIQAgoAGhoqGAAAAAAAAIA/AAAAQAAAQEAAAIBAAACgQAAAAAABAAAAABa/rncAAAAAAQAAAADA8qGwAAEDAQCQAQAAAAABAAAAADYsoMGVAQiiAQ8A"

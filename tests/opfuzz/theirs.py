@@ -131,7 +131,7 @@ def main():
                 feeds = imported(case)
             except tf.errors.OpError as e:
                 return [(e.error_code, plain_text(e.message))]
-            except Exception as e:  # A check of the graph or of a name in TensorFlow's Python code failed.
+            except Exception as e:  # TensorFlow's Python code refused the graph or a name.
                 return [(3, f"{type(e).__name__}: {e}"[:2000])]
             results = []
             with tf.compat.v1.Session(graph=graph, config=config) as session:

@@ -15,8 +15,8 @@ void folder_delete(const char *name); /* deletes a file or a directory tree */
 void folder_rename(const char *from, const char *to);
 /*
  * Makes the entries of the directory `name` inaccessible (EACCES), even if root runs the test. The
- * directory can still be listed. folder_open_again undoes this and must be called before
- * folder_remove.
+ * directory can still be listed. folder_open_again makes the entries accessible again and must be
+ * called before folder_remove.
  */
 void folder_close(const char *name);
 void folder_open_again(const char *name);

@@ -37,7 +37,8 @@ void sg_ref_variable(struct small_graph *x);
  * session, so the session lacks nodes that are added later. NULL as `fetch` or `target` means no
  * fetch or no target. */
 struct rt_callable *sg_prepare(struct small_graph *x, const char *fetch, const char *target);
-/* Runs the graph and returns the status of the run, or of making the plan if that fails. */
+/* Runs the graph. Returns the status of making the plan if that step fails, otherwise the status of
+ * the run. */
 enum rt_status sg_run(struct small_graph *x, float feed, const char *fetch, struct rt_tensor *out);
 /* Runs the graph and returns the float or int32 scalar that is fetched, or 0 if nothing is
  * fetched. */

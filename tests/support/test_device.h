@@ -29,7 +29,7 @@ struct test_device_counts {
     int64_t bytes; /* number of bytes that are in use */
     /* numbers of copies from the host, to the host, and within the accelerator's memory */
     int64_t copies_in, copies_out, copies_within;
-    int64_t runs, kernels; /* numbers of calls of enqueue_steps, and of kernels run by them */
+    int64_t runs, kernels; /* number of calls to enqueue_steps, and of kernels in them */
 };
 struct test_device_counts test_device_counts(const struct rt_device *d);
 

@@ -1,7 +1,7 @@
 /*
- * Counts the threads that a test program starts, and prints the number when the program ends.
- * tests/run_tests.py runs only those programs under ThreadSanitizer that printed it. Programs are
- * linked with LINKER:--wrap=pthread_create.
+ * Counts the threads that a test program starts. If there are any, prints their number when the
+ * program ends. tests/run_tests.py runs only the programs that print a number under
+ * ThreadSanitizer. Programs are linked with LINKER:--wrap=pthread_create.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -104,7 +104,7 @@ static void sub_requests_have_no_more_rows_than_memory_lately_allowed(void **sta
     srv_io_loop_end_turn(&w->io_loop);
     atomic_store(&sched_model.held, false);
     sched_wait_done(w, 3);
-    /* The batch of four rows failed, so the limit is two rows from now on. */
+    /* The batch of four rows failed, so the limit is now two rows. */
     for (int i = 0; i < 2; i++)
         sched_expect(small[i], 2, 5);
     large = sched_submit(w, 10, 3, RT_NEVER);

@@ -144,7 +144,7 @@ static void tiny_jobs_run_on_the_network_thread_once_their_cost_is_known(void **
     sched_end(w);
 }
 
-/* Encoding large outputs would take long on the network thread. */
+/* Encoding large outputs would occupy the network thread for a long time. */
 static void a_run_with_large_outputs_is_repeated_on_a_worker(void **state)
 {
     (void)state;

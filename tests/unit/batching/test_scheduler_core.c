@@ -346,8 +346,9 @@ static void each_long_batch_leaves_its_place_to_a_model_queue_without_one(void *
         assert_true(srv_core_has_place(&w.core, 1));
     }
     assert_int_equal(take_spare(&w, true, &b[1]), other);
-    assert_int_equal(take_spare(&w, true, &none), -1); /* b[1] is not long, so it keeps its place */
-    /* After a batch ends, any model queue without a long batch may take its place. */
+    /* While b[1] runs and is not long, no other batch may run on a spare worker. After b[1] has
+     * ended, any model queue without a long batch may use a spare worker. */
+    assert_int_equal(take_spare(&w, true, &none), -1);
     srv_core_done(&w.core, &b[1], 1000, true);
     assert_int_equal(take_spare(&w, true, &b[1]), other);
     srv_core_mark_long(&w.core, &b[1]);
@@ -547,7 +548,7 @@ static void a_batch_that_the_next_job_does_not_fit_waits_no_longer(void **state)
     put(&w, 0, 4, RT_NEVER, 10);
     put(&w, 0, 3, RT_NEVER, 11);
     take_none(&w, 12);
-    put(&w, 0, 2, RT_NEVER, 13); /* the job does not fit into the open batch, so it opens another */
+    put(&w, 0, 2, RT_NEVER, 13); /* does not fit into the open batch and opens another batch */
     take(&w, 14, 0, 2);
     take_none(&w, 15);
     assert_int_equal(srv_core_next_timer(&w.core), 113);

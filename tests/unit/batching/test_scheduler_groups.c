@@ -26,8 +26,8 @@ static void a_group_takes_only_what_its_workers_may_run(void **state)
     assert_int_equal(b.bucket - w.bucket, 0);
 }
 
-/* With settings.long_ns, a long batch does not take the last worker of a group on which another
- * model queue ran within the last second. */
+/* With settings.long_ns, a long batch does not take the last worker of a group if another model
+ * queue used a worker of this group within the last second. */
 static void a_long_batch_leaves_the_last_worker_to_others(void **state)
 {
     (void)state;
@@ -55,8 +55,8 @@ static void a_long_batch_leaves_the_last_worker_to_others(void **state)
     put(&w, SHORT, 1, RT_NEVER, 3);
     assert_true(srv_core_next(&w.core, 3, &last, &b, &expired));
     assert_int_equal(b.bucket - w.bucket, SHORT);
-    /* The long model gets a worker if another worker is free. After a second, it also gets the last
-     * worker. */
+    /* The long model gets a worker if another worker is free. A second after the last batch of the
+     * short model, the long model also gets the last worker. */
     assert_true(srv_core_is_ready(&w.core, 4, worker(1, 1)));
     assert_false(srv_core_next(&w.core, 2 + SECOND, &last, &b, &expired));
     assert_true(srv_core_next(&w.core, 3 + SECOND, &last, &b, &expired));

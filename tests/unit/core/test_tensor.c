@@ -477,8 +477,8 @@ static void what_is_no_tensor_counts_likewise(void **state)
     assert_non_null(b);
     rt_pool_discharge(p, 40 << 20);
     rt_buffer_unref(b);
-    /* Only the blocks of buffers stay in the pool for the next run. Bytes charged with
-     * rt_pool_charge do not. */
+    /* The pool retains the blocks of buffers for the next run, but not the bytes charged with
+     * rt_pool_charge. */
     assert_in_range(rt_pool_end(p, 0), 0, 20 << 20);
     assert_int_equal(rt_pool_in_use(p), 0);
     rt_pool_unref(p);

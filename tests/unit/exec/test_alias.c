@@ -70,7 +70,7 @@ static const struct form forms[] = {
     {"given", {4, 4, 4}},
     {"other", {6, 10, 14}},
     {"read", {6, 6, 6}},
-    /* the value of an empty variable has no buffer, unlike the handle through which it is read */
+    /* an empty value has no buffer, but the handle through which a node reads the value has one */
     {"emptied", {0, 0, 0}},
 };
 

@@ -1,7 +1,8 @@
 /*
- * Runs random graphs node by node and specialised, with fusion and without, and compares the
- * outputs with those that TensorFlow recorded (tests/conformance/random_run.py --record).
- * Specialisation alone does not reorder any sum, so it must give the same bits.
+ * Runs random graphs in four ways: node by node or specialised, each with or without fusion.
+ * Compares the outputs with those that TensorFlow recorded (tests/conformance/random_run.py
+ * --record). Specialisation alone does not reorder any sum, so specialised runs without fusion must
+ * give the same bits as runs node by node.
  */
 #include "tests/support/test.h"
 

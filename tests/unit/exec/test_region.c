@@ -98,7 +98,8 @@ static struct test_device_counts since(const struct fixture *x, struct test_devi
 }
 
 /* Without accelerates_all, only nodes whose device string names the accelerator run on it. In this
- * graph, these nodes form one region with one input and two outputs, which only the host reads. */
+ * graph, these nodes form one region with one input and two outputs. Only the host reads the
+ * outputs. */
 static void a_device_string_assigns_a_node(void **state)
 {
     struct fixture *x = *state;

@@ -306,7 +306,7 @@ static void reading_a_long_entry_ends_when_its_run_does(void **state)
         .size = w.file.n, .p = (const unsigned char *)w.file.p, .run = &run};
     assert_ok(rt_checkpoint_open_index(&c, "x", &source, &err), &err);
     rt_checkpoint_unref(c);
-    /* Three passes over the entry measure, unpack and read it. */
+    /* The entry is measured, then unpacked, and then read. Each step passes over all slices. */
     const int asked = 1000 - left;
     assert_true(asked >= 3 * (SLICES >> 14));
     for (int i = 0; i < asked; i++) {
@@ -356,7 +356,7 @@ static void merging_many_names_ends_when_its_run_does(void **state)
     for (int asked = 0;; asked++) {
         left = asked;
         if (rt_checkpoint_merge(prefixes, 2, to, false, &run, &err) == RT_OK) {
-            /* The names are sorted (and merged three times), compared and added to the table. */
+            /* The names are sorted once, merged three times, compared, and added to the table. */
             assert_true(asked >= to_read + (1 + 3 + 1 + 1) * (2 * MANY / RUN));
             break;
         }

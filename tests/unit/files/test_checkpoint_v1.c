@@ -351,7 +351,7 @@ static enum rt_status fail_at(void *arg, struct rt_error *why)
     return --*(int *)arg ? RT_OK : rt_fail(why, RT_CANCELLED, "cancelled");
 }
 
-/* Reads the tensor "t". The run's check function fails when it is called for the *at-th time. */
+/* Reads the tensor "t". The run's check function fails in call number *at, counted from 1. */
 static enum rt_status read_until(const struct rt_sstable_writer *w, int *at, struct rt_tensor *t)
 {
     const struct rt_checkpoint_run run = {.check = fail_at, .arg = at};
@@ -471,8 +471,8 @@ static void values_that_do_not_fit_the_tensor_are_refused(void **state)
     rt_tensor_clear(&t);
 }
 
-/* Opens a table that has only the list of tensors `list`. The run's check function fails when it is
- * called for the *at-th time. */
+/* Opens a table that has only the list of tensors `list`. The run's check function fails in call
+ * number *at, counted from 1. */
 static enum rt_status open_list(const struct rt_bytes *list, int *at)
 {
     const struct rt_checkpoint_run run = {.check = fail_at, .arg = at};

@@ -148,8 +148,8 @@ static void names_take_no_more_than_their_file_allows(void **state)
     }
     rt_bytes_add(&b, "\0\0\0\0\1\0\0\0", 8);
     t = table_with(b.p, b.n, 0, 1);
-    /* Bytes that belong to no block do not raise the limit on names, because they may be a hole in
-     * the file. */
+    /* Bytes that belong to no block do not raise the limit on the length of the names, because
+     * these bytes may be a hole in the file. */
     rt_bytes_init(&padded, 1 << 20);
     rt_bytes_add(&padded, t.p, t.n - FOOTER);
     rt_bytes_add(&padded, hole, sizeof hole);

@@ -17,8 +17,8 @@ struct way {
     const char *reduce; /* the op that reduces rows, "Sum" or "Mean" */
     int axis;
     bool keep;
-    /* The inputs of the Mul that weights the rows, either "rows by" or "by rows". "mask" means that
-     * a mask hides rows. NULL means that rows are neither weighted nor hidden. */
+    /* If the rows are multiplied by weights, the inputs of the Mul: "rows by" or "by rows". If a
+     * mask hides rows, "mask". Otherwise NULL. */
     const char *by;
     double otherwise; /* the value that replaces the rows that the mask hides */
 };

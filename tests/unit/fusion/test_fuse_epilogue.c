@@ -205,8 +205,9 @@ static void nan_now_and_then_is_never_lost(void **state)
     x->finite_feeds = false;
 }
 
-/* The mean of no elements is NaN. TensorFlow's graph optimiser inserts a fused matmul that gives 0
- * after the Relu. The nodes of the graph give NaN, and fusion must preserve the NaN. */
+/* The mean of no elements is NaN. TensorFlow's graph optimiser fuses the matmul with the Relu,
+ * and the fused op gives 0. The separate nodes give NaN, and Slipway's fusion must preserve the
+ * NaN. */
 static void an_average_of_nothing_stays_nan_behind_relu(void **state)
 {
     struct fused_graph *x = *state;

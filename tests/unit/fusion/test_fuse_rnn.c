@@ -115,8 +115,8 @@ static enum rt_status ask_cores(struct rt_span graph, const char *fetch, const s
     return st;
 }
 
-/* Imports and runs the graph, either of which may fail. Sets *nodes to the number of nodes that
- * ran. */
+/* Imports and runs the graph, and returns the status of the first step that fails. Sets *nodes to
+ * the number of nodes that ran. */
 static enum rt_status ask(struct rt_span graph, const char *fetch, const struct rt_tensor *x,
                           bool no_fusion, struct rt_tensor *y, int64_t *nodes, struct rt_error *err)
 {
@@ -265,7 +265,7 @@ static bool must_be_cut(const char *name)
     /* Keras has unrolled these loops, so the graphs have no loop that could become a layer. */
     if (strstr(name, "_unroll"))
         return false;
-    /* keras_lstm_rows and the goldens called tf1_fixed_ have a fixed batch size. */
+    /* keras_lstm_rows and the goldens whose names contain tf1_fixed_ have a fixed batch size. */
     return !strstr(name, "keras_lstm_rows") && !strstr(name, "tf1_fixed_");
 }
 

@@ -58,7 +58,7 @@ struct form {
     enum rt_dtype mask;
     /* the batch and head dimensions of the matmuls may have length 1 and be broadcast */
     bool broadcasts;
-    int n_left; /* number of nodes that remain after fusion; 0 means 1 */
+    int n_left; /* number of nodes that remain after fusion; 0 stands for 1 */
     struct gd_line nodes[16];
 };
 #define AXIS              "T=int32 Index=int32 shrink_axis_mask=1"
@@ -404,7 +404,7 @@ static void a_mask_may_ask_for_the_shape_of_the_scores(void **state)
 {
     (void)state;
     if (answer_is_emulated())
-        return; /* the nodes that run on the GPU differ */
+        return; /* on the GPU, the number of nodes is different */
     for (int i = 0; i < 6; i++) {
         const int64_t n = i / 2;
         struct rt_tensor in[4] = {
@@ -488,8 +488,8 @@ static void a_mask_that_is_joined_with_zeros_hides_all(void **state)
     clear(in);
 }
 
-/* Replaces one node of attention as BERT exports it. The pattern may or may not be found, and the
- * graph may be refused, but fusion must not change the outcome. */
+/* Replaces one node of attention as BERT exports it. The changed graph may be fused, left unfused
+ * or refused, but the runs with and without fusion must agree. */
 static void what_is_written_otherwise_gives_the_same(void **state)
 {
     (void)state;
@@ -524,7 +524,7 @@ static void what_is_written_otherwise_gives_the_same(void **state)
         {"c", "Mul", "p p", "T=float"},
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        /* More of the replacements are valid if there are as many queries as keys. */
+        /* Some of the changed graphs are valid only if there are as many queries as keys. */
         for (int square = 0; square < 2; square++) {
             const int64_t n = square ? 4 : 5;
             struct rt_tensor in[4] = {

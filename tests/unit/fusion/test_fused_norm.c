@@ -321,8 +321,8 @@ static void a_value_of_other_axes_is_refused_alike(void **state)
     }
 }
 
-/* Replaces one node of the form that Keras 2 exports. The pattern may or may not be found, and the
- * graph may be refused, but fusion must not change the outcome. */
+/* Replaces one node of layer normalisation as Keras 2 exports it. The changed graph may be fused,
+ * left unfused or refused, but the runs with and without fusion must agree. */
 static void what_is_written_otherwise_gives_the_same(void **state)
 {
     (void)state;
@@ -495,7 +495,7 @@ static void multiplications_by_one_are_left_out(void **state)
             snprintf(in, sizeof in, i % 2 ? "n%d one" : "one n%d", i - 1);
         gd_node(&g, name, i % 3 && i % 2 ? "RealDiv" : "Mul", i > 1 ? in : "x one", "T=float");
     }
-    /* A multiplication by ones stays if it adds an axis. */
+    /* A multiplication by ones is not removed if it adds an axis. */
     snprintf(in, sizeof in, "n%d ones", LINE);
     gd_node(&g, "wide", "Mul", in, "T=float");
     gd_node(&g, "y", "Neg", "wide", "T=float");

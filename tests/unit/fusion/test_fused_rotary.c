@@ -113,9 +113,9 @@ static void fill(struct rt_tensor *t, int rank, const int64_t *dim)
         ((float *)t->data)[i] = 2 * draw() - 1;
 }
 
-/* Asserts that the outputs have the same bits with and without fusion, specialised or not, because
- * the fused kernel rounds each product and sum as the separate ops do. Returns the number of nodes
- * of the fused run. */
+/* Asserts that the outputs have the same bits with and without fusion, because the fused kernel
+ * rounds each product and sum as the separate ops do. Compares runs node by node and specialised
+ * runs. Returns the number of nodes of the fused run. */
 static int64_t expect_same(const struct rt_bytes *g, const struct rt_tensor in[3], const char *also)
 {
     int64_t nodes = 0;

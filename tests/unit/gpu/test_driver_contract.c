@@ -37,7 +37,7 @@ struct fixture {
 
 static struct fixture *x;
 
-/* Loads the fake driver. The name libcuda.so.1 refers to it from now on. */
+/* Loads the fake driver. Afterwards, the name libcuda.so.1 refers to this driver. */
 static void load_fake_driver(void)
 {
     char path[4096];

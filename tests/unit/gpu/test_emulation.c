@@ -135,7 +135,7 @@ static bool aborts(int barrier, int shuffle)
     const pid_t child = fork();
     int status;
     if (child == 0) {
-        close(STDERR_FILENO); /* the message is expected */
+        close(STDERR_FILENO); /* hides the error message, which is expected */
         signal(SIGABRT, SIG_DFL);
         emulated_launch(call_diverge, &args, 1, 2 * KC_WARP, true);
         emulated_end();

@@ -20,7 +20,7 @@
 static struct fused_graph *graph;
 static struct rt_accelerators gpus;
 
-/* Loads the fake driver. The name libcuda.so.1 refers to it from now on. */
+/* Loads the fake driver. Afterwards, the name libcuda.so.1 refers to this driver. */
 static int load_driver(void **state)
 {
     char path[4096];

@@ -121,8 +121,8 @@ static void connections_take_turns(void **state)
     assert_string_equal(order, "a1 b1 c1 a2 b2 a3 a4 ");
 }
 
-/* After one of its calls, a connection waits for the next call of every other connection, even if
- * that call arrived later. */
+/* Between two of its calls, a connection waits for one call of every other connection, even if that
+ * other connection's call arrived last. */
 static void a_call_waits_for_one_call_of_each_other_connection(void **state)
 {
     (void)state;

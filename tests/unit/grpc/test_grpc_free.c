@@ -118,7 +118,7 @@ static void add_frame(struct rt_bytes *out, int type, int flags, int stream, con
 /*
  * Connects and makes a call. The client is a plain socket, because a gRPC client in this process
  * would run part of the server's work on its own threads. If `window` is set, the server may send
- * the whole response. Otherwise, it may send 64 KiB.
+ * the whole response. Otherwise, the server may send at most 64 KiB.
  */
 static int begin_call(bool window)
 {

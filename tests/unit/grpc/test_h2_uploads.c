@@ -149,7 +149,7 @@ static void what_is_announced_does_not_count(void **state)
 
 /* Stream 1 retains a few bytes of every 8 KB received on the connection. gRPC core keeps the
  * complete block of memory while any part of it is held, so the other bytes of the block also
- * count. */
+ * count as held. */
 static void a_piece_counts_with_what_lies_beside_it(void **state)
 {
     (void)state;

@@ -357,8 +357,8 @@ static void test_handshakes_wait_for_each_other(void **state)
     /* The second connection's handshake has ended, so its reads are not paused. */
     for (int i = 0; i < MANY; i++)
         assert_true(srv_turns_limit(e[1].server) > 0);
-    /* The end of the third connection's handshake step is never reported. This only delays the
-     * other connections. */
+    /* The test never reports the end of the third connection's handshake. The first connection
+     * waits for this end, but not forever. */
     expect_pause(e[0].server);
     for (int i = 0; i < 3; i++)
         close_ends(e[i]);

@@ -153,7 +153,7 @@ static void what_is_wrong_ends_it_with_a_reason(void **state)
     assert_fails(srv_replay_run(&p, &n, &err), RT_FAILED_PRECONDITION, &err,
                  "warmup record 7 of /tmp/");
     assert_non_null(strstr(rt_error_text(&err), ": seven"));
-    /* Before record 7 failed, the other two threads may have replayed more records. */
+    /* Before record 7 failed, the other threads may have replayed records after it. */
     assert_in_range(n, 8, 100);
     p.n_threads = 1;
     assert_fails(srv_replay_run(&p, &n, &err), RT_FAILED_PRECONDITION, &err,

@@ -12,7 +12,7 @@ struct caller {
     struct rt_error err;
     int64_t work, most_work; /* `spend` fails when `work` exceeds most_work */
     size_t charged, most_bytes;
-    int n_asked, n_held; /* number of calls of `pixels`, and number of allocations that are not
+    int n_asked, n_held; /* number of calls to `pixels`, and number of allocations that are not
                           * freed */
     void *pixels;
 };
@@ -145,7 +145,7 @@ static void memory_that_is_refused_ends_a_decoder(void **unused)
         free(a.pixels);
         all = a.charged;
         if (all == 0)
-            continue; /* the decoder keeps no part of the image */
+            continue; /* the decoder requested no memory for the image */
         caller_init(&a);
         a.most_bytes = all - 1;
         assert_int_equal(decode(&a, file_read(names[i])), RT_RESOURCE_EXHAUSTED);

@@ -10,8 +10,9 @@
 
 /*
  * Tests properties of math ops that the comparison with TensorFlow (tests/conformance) does not
- * show. They include outputs that are written over inputs, the accuracy of Slipway's own functions,
- * independent rows, NaN in segments, and pairs of types that a kernel must refuse.
+ * show. The tests cover outputs that are written over inputs, the accuracy of Slipway's own
+ * functions, the independence of rows, NaN in segments, and pairs of types that a kernel must
+ * refuse.
  */
 
 static uint64_t seed = 88172645463325252u;

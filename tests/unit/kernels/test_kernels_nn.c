@@ -514,7 +514,7 @@ static void four_threads_get_the_answers_of_one_and_none_stays(void **state)
         if (job[i].wrong)
             fail_msg("thread %d: %d of %d runs differ: %s", i, job[i].wrong, N_RUNS,
                      rt_error_text(&job[i].err));
-    /* Linux may still list a thread for a moment after it was joined. */
+    /* Linux may still list a thread for a moment after the thread has been joined. */
     for (int i = 0; i < 10000 && count_tasks() > before; i++)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     assert_true(count_tasks() <= before);

@@ -297,8 +297,8 @@ static void even_sizes_are_as_many_for_each_core_as_n_allows(void **state)
                 if (least <= width || width == 1) {
                     assert_int_equal(size, kn_div_up(n, least));
                 } else {
-                    /* No core computes more shards than necessary, and shards are as small as this
-                     * permits. */
+                    /* No core computes more shards than necessary. Subject to this limit, shards
+                     * are as small as possible. */
                     assert_int_equal(kn_div_up(parts, width), kn_div_up(least, width));
                     assert_int_equal(size, kn_div_up(n, kn_round_up(least, width)));
                 }

@@ -15,7 +15,7 @@ static const char *const ops[] = {"ResizeNearestNeighbor", "ResizeBilinear", "Re
                                   "ResizeArea"};
 enum { N_OPS = sizeof ops / sizeof *ops };
 
-/* Returns an image in which channel c of a pixel has the value of channel c % FEW. */
+/* Returns an image in which channel c of each pixel equals channel c % FEW of the same pixel. */
 static struct rt_tensor picture(int64_t h, int64_t w, int64_t channels)
 {
     struct rt_tensor t = op_tensor(RT_F32, 4, (int64_t[]){1, h, w, channels}, NULL);

@@ -41,8 +41,8 @@ static void is_near(double want, float got)
         fail_msg("%g, not %g", (double)got, want);
 }
 
-/* The arguments of a step and their memory. The gates' sums are stored in the reverse of the cell's
- * gate order. */
+/* The arguments of a step and their memory. The sums are stored in the reverse of the order of
+ * the cell's gates. */
 struct step {
     struct kn_rnn_step s;
     float *sums, *recurrent_sums, *candidate_sums, *h, *h_new, *c, *spare[2];

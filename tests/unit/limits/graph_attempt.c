@@ -23,7 +23,7 @@ enum { SANITIZED = 0 };
 enum { SANITIZED = 0 };
 #endif
 
-/* A sixteenth of the stack size of the server's threads, which is 8 MB (glibc's default). Stack
+/* STACK is a sixteenth of 8 MB, the stack size of the server's threads (glibc's default). Stack
  * frames of sanitizer builds are several times larger. */
 enum { STACK = 512 << 10, STACK_SANITIZED = 4 << 20, MAX_MB = 256, MAX_S = 5, TEXT = 2000 };
 

@@ -197,7 +197,7 @@ static void a_crowd_in_one_slot_ends_soon_after_its_deadline(void **state)
 }
 
 /* Returns the integer whose hash is v, by inverting a public hash function of integers. The
- * function has no key, so an attacker can do this for any table. */
+ * function has no key, so an attacker can invert it for any table. */
 static uint64_t unhashed(uint64_t v)
 {
     /* The multiplicative inverse of 0xd6e8feb86659fd93 modulo 2^64. */

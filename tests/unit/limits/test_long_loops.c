@@ -1,4 +1,4 @@
-/* Tests tensors so long that kernels divide their work into parts. A run that is cancelled ends
+/* Tests that kernels divide the work on long tensors into parts, and that a cancelled run ends
  * after the current part. */
 #include "tests/support/test.h"
 
@@ -248,7 +248,8 @@ static void long_texts_are_split_and_stripped_whole(void **state)
     free(p);
 }
 
-/* A separator longer than a chunk is found by its beginning, which also occurs alone. */
+/* The separator is longer than a chunk. Its beginning also occurs where the complete separator does
+ * not. */
 static void long_separators_are_found(void **state)
 {
     enum { SEPARATOR = CHUNK + 5 };

@@ -452,7 +452,7 @@ static void what_follows_the_batch_size_as_a_row_does_is_rowwise(void **state)
 struct length {
     const char *what;
     struct rt_shape shape;
-    int64_t mixes; /* the length of dimension 1 at which rows are mixed */
+    int64_t mixes; /* the graph mixes rows if dimension 1 has this length */
     struct gd_line line[RG_MOST_LINES];
 };
 #define OUT(when)                                                                                  \

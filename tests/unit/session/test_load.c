@@ -302,7 +302,7 @@ static size_t bytes_in_use(struct rt_session *s)
 
 /* While a session is loaded, the list of tensors of a version 1 checkpoint stays in memory for the
  * next node that restores from it. After a run of the served session, the list must not stay in
- * memory, because it may have gigabytes. */
+ * memory, because it may take gigabytes. */
 static void a_run_leaves_no_list_of_a_checkpoint_in_memory(void **state)
 {
     (void)state;
@@ -338,7 +338,7 @@ static void a_run_leaves_no_list_of_a_checkpoint_in_memory(void **state)
 }
 
 /* Compiles three shapes before serving, as a server does after warm-up requests, and cancels the
- * compilation during the `at`-th call of can_never. Returns the number of shapes that were
+ * compilation in call number `at` to can_never. Returns the number of shapes that were
  * compiled. */
 static int compile_until(int at, struct rt_model *m)
 {

@@ -139,7 +139,7 @@ static const struct reader readers[] = {
     {"table size", "t_keys:0", same},
 };
 
-/* Tensors that, when fetched, add p to a state variable and then read the variable. */
+/* A run that fetches one of these tensors adds p to a variable and then reads the variable. */
 static const char *const both[] = {
     "r_add_read:0",     "r_by_switch_read:0", "v_add_read:0",     "v_in_function:0",
     "v_in_branch:0",    "v_by_switch_read:0", "v_in_loop_read:0", "v_by_case_read:0",

@@ -139,8 +139,8 @@ static int compare_sums(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Each drawn tensor must go to exactly one call. The last generator is left out, because its loop
- * adds two draws, and another call may draw a number between them. */
+/* Each drawn tensor must go to exactly one call. The test omits the last generator, because its
+ * loop draws two tensors, and another call may draw a tensor between them. */
 static void calls_beside_each_other_draw_from_one_generator(void **state)
 {
     (void)state;

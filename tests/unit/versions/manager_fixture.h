@@ -28,7 +28,7 @@ extern struct manager_fixture {
     struct srv_server server;
     /* NULL unless mf_tear_down has to stop a manager. */
     struct srv_manager *manager;
-    struct rt_error err; /* error of MF_START; tests also pass it to other functions */
+    struct rt_error err; /* set by MF_START, and by calls to which tests pass it */
 
     atomic_int n_loads;   /* number of loads that have begun */
     atomic_int n_counted; /* number of loads of versions of the kind "counted" that have begun */

@@ -17,7 +17,7 @@ enum { N_CORES = 2, N_SLOTS = 2, MOST = 2000 };
 struct simulated {
     struct srv_queued_load queued;
     int64_t cost_ns;            /* INT64_MAX for a load that never ends */
-    int64_t begun_ns, ended_ns; /* when the load first began and when it ended, or -1 */
+    int64_t begun_ns, ended_ns; /* when the load first began and ended; -1 before */
     int n_begun;
 };
 
@@ -173,7 +173,7 @@ static void a_stream_of_short_loads_does_not_starve_a_long_one(void **state)
 }
 
 /* The loads of 50 models never end. The load of another model takes 1 s. Slices of the first two
- * levels are shorter than this load, and slices of the third level are longer. At each of these
+ * levels are shorter than this load, and slices of the third level are longer. At each of the three
  * levels, the load waits for one slice of every other model. */
 static void a_long_load_waits_for_one_slice_per_model_at_each_level(void **state)
 {
@@ -252,8 +252,8 @@ static void the_models_take_turns(void **state)
     assert_null(srv_load_queue_begin(&queue));
 }
 
-/* One model has 1,000 versions. The load of another model waits for two of that model's loads, one
- * in the current round and one in the next round. */
+/* Model 0 has 1,000 loads. The load of model 1 waits for two loads of model 0, one in the current
+ * round and one in the next round. */
 static void a_model_with_many_versions_delays_others_by_two_loads(void **state)
 {
     (void)state;

@@ -84,7 +84,7 @@ static void loads_that_never_end_keep_no_other_model_waiting(void **state)
         assert_int_equal(mf_state_of("many", i, NULL, 0), SRV_LOADING);
 }
 
-/* The only load thread loads one version while two others wait for the thread. */
+/* The only load thread loads one version while two other versions wait for the thread. */
 static void the_end_of_the_manager_waits_for_no_load(void **state)
 {
     (void)state;
