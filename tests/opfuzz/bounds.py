@@ -354,7 +354,7 @@ class Child(ours.Child):
         return self.number(b"W") / 1000
 
     def grown_mb(self):
-        """Returns the growth of the resident memory during the last run, at its peak, in megabytes."""
+        """Returns the largest growth of the resident memory during the last run, in megabytes."""
         return self.number(b"M") / (1 << 20)
 
     def number(self, question):

@@ -90,7 +90,7 @@ OWN_NAN = {"Erf": "TensorFlow's of an infinite float64 is NaN, not 1",
            "Conv2D": "the same", "Conv3D": "the same",
            "Conv3DBackpropInputV2": "TensorFlow multiplies the zeros between strided positions too"}
 
-# Attributes of a Cast from double to complex64 in which TensorFlow clears all mantissa bits, as if a complex64 had no
+# Attributes of the Cast from double to complex64 with which TensorFlow clears all mantissa bits, as if a complex64 had no
 # mantissa. For example, 3.29 becomes 2.
 LOSES_MANTISSA = {"SrcT": ["type", 2], "DstT": ["type", 8], "Truncate": ["b", True]}
 

@@ -24,14 +24,13 @@ int ck_tear_down(void **state);
 
 /* Returns the checkpoint's entry with the given name, or NULL. */
 const struct rt_checkpoint_entry *ck_entry(const struct rt_checkpoint *c, const char *name);
-/* Reads a tensor and loads its bytes, or only the bytes of `slice` if that is not NULL. The caller
- * clears t. */
+/* Reads a tensor. Loads the bytes of `slice`, or of the complete tensor if `slice` is NULL. The
+ * caller clears t. */
 void ck_get(struct rt_checkpoint *c, const char *name, enum rt_dtype dtype, const char *slice,
             struct rt_tensor *t);
 /* Fails the test unless `c` has the same tensors as CK_PLAIN, with the same names and bytes. */
 void ck_assert_as_plain(struct rt_checkpoint *c);
-/* Copies a file without its last `cut` bytes. Bit `flip` of the copy is inverted, or none if `flip`
- * is -1. */
+/* Copies a file without its last `cut` bytes. If `flip` >= 0, inverts bit `flip` of the copy. */
 void ck_copy_file(const char *from, const char *to, size_t cut, int flip);
 
 /* Receives the bytes that a lazy tensor of at most 64 bytes streams, and checks that they arrive in

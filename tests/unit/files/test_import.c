@@ -546,7 +546,7 @@ static void the_registry_says_what_is_missing(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-/* Keys identify the bodies of instantiated functions, and hold the bytes of the attributes. All
+/* Keys identify the bodies of instantiated functions, and contain the bytes of the attributes. All
  * keys together may take 16 MB plus 4 bytes per byte of the graph. */
 static void keys_of_bodies_have_a_limit_that_is_told(void **state)
 {

@@ -126,8 +126,8 @@ static struct rt_tensor random_operand(int rank, const int64_t *dim)
 {
     int64_t own[RT_MAX_RANK];
     const int skip = below(3) ? 0 : (int)below(rank + 1);
-    /* If `how` is 0, all axes keep their length. If it is 1, some axes do. If it is 2, at most one
-     * axis does. The other axes have length 1. */
+    /* If `how` is 0, all axes keep their lengths. If `how` is 1, some random axes keep their
+     * lengths. If `how` is 2, at most one axis keeps its length. The other axes have length 1. */
     const int how = (int)below(3);
     const int64_t axis = below(rank + 1);
     for (int i = skip; i < rank; i++)

@@ -322,8 +322,8 @@ static char *find(char *from, const char *end, const char *text, size_t n)
     return NULL;
 }
 
-/* Replaces one occurrence of the n bytes `from` with `to`, and compares the outputs with and
- * without fusion. Does this for each occurrence in the graph. */
+/* For each occurrence of the n bytes `from` in the graph, replaces only this occurrence with `to`,
+ * and compares the outputs with and without fusion. */
 static void each_change(const char *name, const struct golden *g, const char *from, const char *to,
                         size_t n)
 {

@@ -1,4 +1,4 @@
-/* Tests that an AvgPool that follows a 1x1 convolution is moved before it
+/* Tests that an AvgPool that follows a 1x1 convolution is moved before the convolution
  * (runtime/fusion/fuse_pool.c). */
 #include "tests/support/test.h"
 

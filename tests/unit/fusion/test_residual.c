@@ -106,8 +106,8 @@ static void network(struct rt_bytes *g, const struct layer *l, const char *sum)
     gd_node(g, "y", "Abs", "act", "T=float");
 }
 
-/* Asserts that the plan runs the kernel of `w`, and that with bf16 this kernel packed its weights
- * into fewer bytes. */
+/* Asserts that the plan runs the kernel of `w`, and that with bf16 the packed weights of this
+ * kernel take fewer bytes than the plain weights. */
 static void assert_ran(const struct rt_described_plan *plan, const struct way *w)
 {
     for (int i = 0; i < plan->n_nodes; i++) {

@@ -165,8 +165,8 @@ static void the_error_of_a_filter_is_measured(void **state)
     }
 }
 
-/* A NaN of the input must reach every output whose window contains it, even a clipped output. It
- * must reach no output in another row of the image. */
+/* A NaN in the input must reach every output whose window contains the NaN, even a clipped output.
+ * The NaN must reach no output in another row of the image. */
 static void nan_is_not_lost(void **state)
 {
     (void)state;

@@ -221,7 +221,7 @@ static void make_lazy(struct rt_session *s)
 }
 
 /* A weight of several gigabytes is read in pieces, and the load's check is called between the
- * pieces. Every code path that reads a weight during a load must therefore pass the check on. */
+ * pieces. Every code path that reads a weight during a load must therefore call the check. */
 static void a_weight_is_read_with_a_check_of_the_load(void **state)
 {
     (void)state;

@@ -24,7 +24,7 @@ static atomic_bool held;           /* while true, loads wait until they are canc
 static atomic_int n_begun, n_done; /* numbers of loads that have begun and ended */
 static char order[512];            /* first letter of each load's directory, in load order */
 static atomic_int n_named;         /* number of letters in `order` */
-static atomic_int n_begun_of[128]; /* number of loads that have begun, by first letter */
+static atomic_int n_begun_of[128]; /* number of begun loads, by the directory's first letter */
 /* The rounds of the models "a", "b" and "c". Each element of `many` stands for a separate model
  * with the directory "a". All rounds outlive the loads, which may run until the tear-down. */
 static struct srv_load_rounds a, b, c, many[N_MANY];
