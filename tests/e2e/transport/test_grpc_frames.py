@@ -107,6 +107,7 @@ KINDS = [name for name in vars(Flood) if name not in OTHERS and name[0] != "_"]
 
 class Upload(http2.Paced):
     """A connection on which only the first half of each request is sent."""
+    pings = 0  # number of answered pings
 
     def half(self, n):
         """Opens a stream and sends `n` bytes, the first half of a message. Returns the stream, or None if the stream
@@ -119,6 +120,20 @@ class Upload(http2.Paced):
         except OSError:
             self.gone = True
         return None if self.gone or self.is_over(stream) else stream
+
+    def is_kept(self):
+        """Returns whether the connection is open after the server has read everything that was sent on it, which the
+        answer to a PING shows."""
+        try:
+            self.send(self.frame(http2.PING, 0, 0, bytes(8)))
+        except OSError:
+            self.gone = True
+        wait_for(lambda: not self.read(0.05) or self.pings, "the answer to a PING")
+        return not self.gone
+
+    def on_frame(self, kind, flags, stream, body):
+        self.pings += kind == http2.PING and flags & http2.ACK
+        super().on_frame(kind, flags, stream, body)
 
 
 class Beside(contextlib.AbstractContextManager):
@@ -327,7 +342,7 @@ class Frames(Case):
                 channel_of(server) as channel, contextlib.ExitStack() as stack:
             crowd = [stack.enter_context(Upload(server.grpc_port, tls=context)) for _ in range(n)]
             with Beside(channel) as beside:
-                held = [c for c in crowd if c.half(3 * MEBI) and c.read(0.01)]
+                held = [c for c in crowd if c.half(3 * MEBI) and c.is_kept()]
                 self.assertLessEqual(3 * MEBI * len(held), limit)
                 # The memory limit permits three requests of this size, but not four. At least three must therefore be
                 # in memory.
