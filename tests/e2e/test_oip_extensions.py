@@ -70,6 +70,9 @@ class Repository(test_oip.Client):
             unload()
             unload()
             self.assertFalse(self.is_ready("half"))
+            status, _, body = self.ask("GET", "/v2/models/half")
+            self.assertEqual(status, 404)
+            self.assertIn(b"the state of version 2 is ", body)
             status, _, body = self.ask("POST", "/v1/models/half:predict", b'{"instances": [1]}')
             self.assertEqual(status, 404, body)
             until = time.monotonic() + WAIT
@@ -98,6 +101,11 @@ class Repository(test_oip.Client):
         self.switch("load", "broken", 503, "name: broken version: 1")
         self.switch("load", "empty", 503, "no version was found")
         self.switch_by_grpc("Load", grpc.StatusCode.UNAVAILABLE, "name: broken", model_name="broken")
+        for path, status in (("", 404), ("/ready", 503), ("/config", 404), ("/versions/1/stats", 404)):
+            got, _, body = self.ask("GET", f"/v2/models/broken{path}")
+            self.assertEqual(got, status)
+            self.assertIn("the state of version 1 is END: ", json.loads(body)["error"])
+            self.assertIn("saved_model.pb: Can't parse", json.loads(body)["error"])
         self.assertTrue(self.is_ready("half"))
 
     def test_requests_that_are_refused(self):

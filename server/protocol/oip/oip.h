@@ -208,6 +208,8 @@ struct srv_oip_model {
 /* Reads a request message into d->spec. Field 1 is the name of the model, and field 2 is the
  * version. */
 enum rt_status srv_oip_read_model(struct srv_description *d);
+/* Sets d->version to the version that d->spec names. Fails with NOT_FOUND if it is not ready. */
+enum rt_status srv_oip_find_version(struct srv_description *d);
 /* Finds the version and the signature that d->spec names. Sets d->state to a struct
  * srv_oip_model. */
 enum rt_status srv_oip_find_model(struct srv_description *d);

@@ -30,17 +30,37 @@ static enum rt_status find_ready(struct srv_description *d)
     return server_is_ready(d) ? RT_OK : rt_fail(d->err, RT_UNAVAILABLE, "the server is not ready");
 }
 
-static enum rt_status find_version(struct srv_description *d)
+/* Sets the error of a model or version that is not ready. The message includes the state of the
+ * highest requested version that is known, and that version's error. */
+static enum rt_status fail_version(struct srv_description *d)
+{
+    struct rt_error unknown = {.arena = d->arena};
+    struct srv_version_status *v;
+    int n = 0;
+
+    srv_oip_fail_model(&d->spec, d->err);
+    if (srv_status_of(d->server->manager, d->spec.name, d->spec.has_version, d->spec.version,
+                      d->arena, &v, &n, &unknown) ||
+        !n)
+        return d->err->code;
+    const struct rt_error missing = *d->err;
+    const char *message = v->message ? v->message : "";
+    return rt_fail(d->err, RT_NOT_FOUND, "%s: the state of version %lld is %s%s%s",
+                   rt_error_text(&missing), (long long)v->version, srv_state_name(v->state),
+                   *message ? ": " : "", message);
+}
+
+enum rt_status srv_oip_find_version(struct srv_description *d)
 {
     const enum rt_status st = srv_map_find(d->map, &d->spec, &d->version, d->err);
-    return st == RT_NOT_FOUND ? srv_oip_fail_model(&d->spec, d->err) : st;
+    return st == RT_NOT_FOUND ? fail_version(d) : st;
 }
 
 /* Fails with UNAVAILABLE if the model is configured but not ready, and with NOT_FOUND if it is
  * unknown. */
 static enum rt_status find_model_ready(struct srv_description *d)
 {
-    enum rt_status st = find_version(d);
+    enum rt_status st = srv_oip_find_version(d);
 
     if (st == RT_NOT_FOUND && srv_has_model(d->server->manager, d->spec.name))
         st = d->err->code = RT_UNAVAILABLE;
@@ -86,7 +106,7 @@ enum rt_status srv_oip_find_model(struct srv_description *d)
     const struct rt_span wanted = d->spec.signature;
     const char *name =
         wanted.n ? rt_arena_strndup(d->arena, (const char *)wanted.p, wanted.n) : "serving_default";
-    enum rt_status st = find_version(d);
+    enum rt_status st = srv_oip_find_version(d);
 
     if (st)
         return st;

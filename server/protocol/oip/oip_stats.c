@@ -35,9 +35,9 @@ static enum rt_status find_stats(struct srv_description *d)
     int n = 1;
 
     if (d->spec.name.n) {
-        const enum rt_status st = srv_map_find(d->map, &d->spec, &d->version, d->err);
+        const enum rt_status st = srv_oip_find_version(d);
         if (st)
-            return st == RT_NOT_FOUND ? srv_oip_fail_model(&d->spec, d->err) : st;
+            return st;
     }
     for (int i = 0; !d->version && i < d->map->n_models; i++)
         n += d->map->models[i].n_versions;
