@@ -26,7 +26,7 @@ enum {
 #define MAX_INPUT_BYTES ((size_t)4 << 30)
 
 static const char usage[] =
-    "usage: slipway run DIR --inputs FILE.json [--signature NAME]\n"
+    "usage: slipway run DIR [--inputs FILE.json] [--signature NAME]\n"
     "       slipway run DIR --bench [--batch N] [--threads N] [--callers N] [--seconds S]\n"
     "                   [--signature NAME] [--inputs FILE.json] [--shape ALIAS=D0xD1...]... "
     "[--json]\n"
@@ -36,7 +36,7 @@ static const char usage[] =
     "server.\n"
     "  --inputs FILE     a REST predict body ({\"instances\": ...} or {\"inputs\": ...}); -: "
     "standard\n"
-    "                    input\n"
+    "                    input. A signature without inputs is run without this flag\n"
     "  --signature NAME  instead of serving_default\n"
     "  --bench           run it again and again and print median, 99th percentile and load time;\n"
     "                    without --inputs on random ones: integers 0 to 999, aliases with "
@@ -283,9 +283,6 @@ static int check_args(const struct srv_run *r, const struct refusal *w, unsigned
                  r->command, w->argument);
     else if (!r->dir)
         rt_print(stderr, "slipway %s: no directory given\n", r->command);
-    else if (!r->bench && !r->profile && !r->compare && !r->plan && !r->inputs)
-        rt_print(stderr,
-                 "slipway run: --inputs FILE.json, --bench, --profile or --compare is wanted\n");
     else if (r->bench + r->profile + r->compare + r->plan > 1)
         rt_print(stderr,
                  r->plan
@@ -438,6 +435,19 @@ static enum rt_status feeds_from_file(struct srv_run *r, struct rt_error *err)
         st = srv_json_decode_predict(&doc, r->s->def, rt_span_str(r->s->def->name), MAX_INPUT_BYTES,
                                      r->feeds, &r->form, err);
     rt_bytes_clear(&text);
+    return st;
+}
+
+/* Chooses the signature of a single run without --inputs. Fails if the signature has inputs. */
+static enum rt_status no_feeds(struct srv_run *r, struct rt_error *err)
+{
+    const enum rt_status st = choose_signature(r, (struct rt_span){0}, err);
+    r->form = SRV_JSON_COLUMNAR;
+    if (!st && r->s->def->n_inputs)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "signature \"%s\" has inputs: --inputs FILE.json, --bench, --profile or "
+                       "--compare is needed",
+                       r->s->def->name);
     return st;
 }
 
@@ -666,7 +676,9 @@ int srv_command_run(int argc, const char *const *argv, const struct rt_registry 
     if (!st)
         st = load(&r, dir, &options, &err);
     if (!st)
-        st = r.inputs ? feeds_from_file(&r, &err) : random_feeds(&r, &err);
+        st = r.inputs              ? feeds_from_file(&r, &err)
+             : mode_of(&r) == ONCE ? no_feeds(&r, &err)
+                                   : random_feeds(&r, &err);
     if (!st)
         st = r.bench     ? srv_run_bench(&r, &err)
              : r.profile ? srv_run_profile(&r, &err)

@@ -662,6 +662,14 @@ class Commands(Case):
         for words in good:
             self.assertEqual(command(*words, *at)[0], 1, words)
 
+    def test_run_needs_no_inputs_for_a_signature_without_inputs(self):
+        counter = os.path.join(MODELS, "counter")
+        code, out, err = command("run", counter, "--signature", "incr")
+        self.assertEqual((code, json.loads(out), err), (0, {"outputs": 1.0}, ""))
+        said = "slipway run: INVALID_ARGUMENT: signature \"incr_by\" has inputs: --inputs FILE.json, --bench, " \
+               "--profile or --compare is needed\n"
+        self.assertEqual(command("run", counter, "--signature=incr_by"), (1, "", said))
+
     def test_flags_that_do_not_apply_are_refused_in_two_lines(self):
         model = os.path.join(MODELS, "half_plus_two")
         for args, said in ((["--bench", "--runs", "3"], "--runs has no meaning with --bench"),
