@@ -288,6 +288,20 @@ class Classification(test_oip.OipTest):
             "inputs": [tensor("x", "INT8", [len(big), 1], binary_data_size=len(big))],
             "outputs": [{"name": "y", "parameters": {"classification": 1}}]}, big)
 
+    def test_classes_end_at_the_deadline(self):
+        """The longest texts are those of the largest numbers."""
+        n = 400000
+        raw = struct.pack(f"<{n}d", *(1e308 + i * 1e300 for i in range(n)))
+        request = {"inputs": [tensor("x", "FP64", [1, n], binary_data_size=len(raw))],
+                   "outputs": [{"name": "y", "parameters": {"classification": n, "binary_data": True}}]}
+        start = time.monotonic()
+        self.assertEqual(self.infer("types@double", request, raw)[0], 200)
+        whole = time.monotonic() - start
+        request["parameters"] = {"timeout": 100000}
+        start = time.monotonic()
+        self.assertEqual(self.infer("types@double", request, raw)[0], 504)
+        self.assertLess(time.monotonic() - start, whole / 2)
+
 
 class SharedMemory(test_oip.Client):
     """Inputs and outputs in shared memory, over both APIs."""

@@ -7,9 +7,13 @@
 #include <stdlib.h>
 
 enum {
-    MOST_CLASSES = 1000000, /* maximum number of classes in a response */
+    MOST_CLASSES = 1000000, /* maximum number of classes in a response, over all outputs */
     TEXT_BYTES = 400,       /* the largest double has 309 digits before the decimal point */
     ROW_PART = 1 << 16,     /* number of values between two checks for cancellation */
+    /* Number of written bytes that take as long as a call of sift, or as converting a byte of a
+     * class to text (see cancellation.h). */
+    SIFT_BYTES = 64,
+    CONVERSION_BYTES = 16,
 };
 
 /* A type that represents every integer of 64 bits exactly. */
@@ -86,7 +90,7 @@ static void choose(const struct rt_tensor *t, int64_t begin, int64_t n_row, stru
 {
     for (int64_t i = 0; i < n; i++)
         top[i] = (struct class){value_at(t, begin + i), i};
-    for (int64_t i = n / 2; i-- > 0;)
+    for (int64_t i = n / 2; i-- > 0 && srv_should_continue(cancellation, SIFT_BYTES);)
         sift(top, n, i);
     for (int64_t i = n; i < n_row; i++) {
         const struct class c = {value_at(t, begin + i), i};
@@ -94,10 +98,12 @@ static void choose(const struct rt_tensor *t, int64_t begin, int64_t n_row, stru
             return;
         if (!is_before(&c, &top[0]))
             continue;
+        if (!srv_should_continue(cancellation, SIFT_BYTES))
+            return;
         top[0] = c;
         sift(top, n, 0);
     }
-    for (int64_t last = n; last-- > 1;) {
+    for (int64_t last = n; last-- > 1 && srv_should_continue(cancellation, SIFT_BYTES);) {
         const struct class c = top[0];
         top[0] = top[last];
         top[last] = c;
@@ -107,7 +113,8 @@ static void choose(const struct rt_tensor *t, int64_t begin, int64_t n_row, stru
 
 /* Writes a class in Triton's form. A floating-point value has 6 digits after the decimal point. */
 static enum rt_status write_class(const struct rt_tensor *t, const struct class *c,
-                                  struct rt_str *out, struct rt_error *err)
+                                  struct srv_cancellation *cancellation, struct rt_str *out,
+                                  struct rt_error *err)
 {
     const bool is_float = t->dtype == RT_F32 || t->dtype == RT_F64;
     char text[TEXT_BYTES];
@@ -118,14 +125,17 @@ static enum rt_status write_class(const struct rt_tensor *t, const struct class 
     if (!p)
         return err->code;
     memcpy(p, text, (size_t)n);
-    return RT_OK;
+    return srv_should_continue(cancellation, (size_t)n * CONVERSION_BYTES)
+               ? RT_OK
+               : srv_cancellation_status(cancellation, err);
 }
 
 /* Computes the classes of a tensor. If the signature does not fix the first dimension, it is the
- * batch dimension, and each row has its own classes. Otherwise the whole tensor is one row. */
+ * batch dimension, and each row has its own classes. Otherwise the whole tensor is one row.
+ * Subtracts the number of classes from *left, which must not become negative. */
 static enum rt_status make(const struct srv_inference *inf, const struct rt_tensor *t,
-                           const struct rt_shape *shape, uint64_t n_wanted, struct rt_tensor *out,
-                           struct rt_error *err)
+                           const struct rt_shape *shape, uint64_t n_wanted, int64_t *left,
+                           struct rt_tensor *out, struct rt_error *err)
 {
     struct srv_cancellation cancellation = srv_job_cancellation(inf->job);
     const bool has_rows = t->rank > 0 && (shape->rank < 0 ? t->rank > 1 : shape->dim[0] < 0);
@@ -134,9 +144,10 @@ static enum rt_status make(const struct srv_inference *inf, const struct rt_tens
     const int64_t n = n_wanted < (uint64_t)n_row ? (int64_t)n_wanted : n_row;
     const int64_t dim[2] = {has_rows ? n_rows : n, n};
 
-    if (n && n_rows > MOST_CLASSES / n)
+    if (n && n_rows > *left / n)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "the parameter classification asks for more than %d classes", MOST_CLASSES);
+    *left -= n_rows * n;
     struct class *top = calloc((size_t)n + 1, sizeof *top);
     enum rt_status st = top ? rt_tensor_new(out, NULL, RT_STRING, has_rows ? 2 : 1, dim, err)
                             : rt_fail_memory(err, "classes", (size_t)n * sizeof *top);
@@ -145,7 +156,7 @@ static enum rt_status make(const struct srv_inference *inf, const struct rt_tens
         choose(t, row * n_row, n_row, top, n, &cancellation);
         st = srv_cancellation_status(&cancellation, err);
         for (int64_t i = 0; i < n && !st; i++)
-            st = write_class(t, &top[i], to++, err);
+            st = write_class(t, &top[i], &cancellation, to++, err);
     }
     free(top);
     return st;
@@ -155,6 +166,7 @@ enum rt_status srv_oip_make_classes(const struct srv_inference *inf, struct rt_e
 {
     struct srv_oip_request *r = inf->request;
     const struct rt_signature *sig = inf->job->signature->def;
+    int64_t left = MOST_CLASSES;
     enum rt_status st = RT_OK;
 
     for (int i = 0; i < r->n_order && !st; i++) {
@@ -164,9 +176,9 @@ enum rt_status srv_oip_make_classes(const struct srv_inference *inf, struct rt_e
             continue;
         if (!r->classes)
             r->classes = rt_arena_array(inf->arena, (size_t)r->n_order, sizeof *r->classes);
-        st = r->classes
-                 ? make(inf, &inf->job->fetches[k], &sig->outputs[k].shape, n, &r->classes[i], err)
-                 : rt_fail_memory(err, "classes", 0);
+        st = r->classes ? make(inf, &inf->job->fetches[k], &sig->outputs[k].shape, n, &left,
+                               &r->classes[i], err)
+                        : rt_fail_memory(err, "classes", 0);
     }
     return st;
 }
