@@ -60,8 +60,8 @@ bool kn_conv_split_shape(const struct kn_conv_shape *g, const struct kn_conv_spl
 struct kn_conv_block kn_conv_split_block(const struct kn_conv_shape *g,
                                          const struct kn_conv_split *split, int64_t i);
 
-/* Return the number of elements of one image with ci channels (kn_conv_image_in) or with co
- * channels (kn_conv_image_out). */
+/* These functions return the number of elements of one image with ci channels (kn_conv_image_in) or
+ * with co channels (kn_conv_image_out). */
 int64_t kn_conv_image_in(const struct kn_conv_shape *g);
 int64_t kn_conv_image_out(const struct kn_conv_shape *g);
 

@@ -43,8 +43,8 @@ struct kn_winograd_tiles {
 bool kn_winograd_tiles_init(struct kn_winograd_tiles *t);
 size_t kn_winograd_tiles_pack_bytes(const struct kn_winograd_tiles *t);
 size_t kn_winograd_tiles_workspace_bytes(const struct kn_winograd_tiles *t);
-/* Return the number of blocks, and the number of tiles in block `block`. Blocks are independent of
- * each other. */
+/* kn_winograd_tiles_blocks returns the number of blocks, which are independent of each other.
+ * kn_winograd_tiles_in_block returns the number of tiles in block `block`. */
 int64_t kn_winograd_tiles_blocks(const struct kn_winograd_tiles *t);
 int64_t kn_winograd_tiles_in_block(const struct kn_winograd_tiles *t, int64_t block);
 /* Returns the work of all blocks in multiplications, including the transforms, whose time is

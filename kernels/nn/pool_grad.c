@@ -1,5 +1,5 @@
 /*
- * Gradients of poolings: MaxPoolGrad, MaxPoolGradV2, MaxPool3DGrad, MaxPoolGradWithArgmax,
+ * Gradients of pooling ops: MaxPoolGrad, MaxPoolGradV2, MaxPool3DGrad, MaxPoolGradWithArgmax,
  * AvgPoolGrad, AvgPool3DGrad, and the gradients of the gradients, MaxPoolGradGrad,
  * MaxPoolGradGradV2 and MaxPool3DGradGrad. This file checks attributes and infers shapes.
  */

@@ -1,5 +1,5 @@
 /*
- * Declarations that pool_grad.c and pool_grad_run.c share for the gradients of poolings.
+ * Declarations that pool_grad.c and pool_grad_run.c share for the gradients of pooling ops.
  * pool_grad.c checks and infers the shapes, and pool_grad_run.c computes the windows.
  */
 #ifndef KN_NN_POOL_GRAD_H

@@ -1,4 +1,4 @@
-/* Computes the gradients of poolings, window by window. */
+/* Computes the gradients of pooling ops, window by window. */
 #include "kernels/nn/pool_grad.h"
 
 #include <string.h>

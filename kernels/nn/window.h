@@ -1,5 +1,5 @@
 /*
- * Sliding windows of convolutions and poolings along one spatial axis (struct kn_axis), with
+ * Sliding windows of convolution and pooling ops along one spatial axis (struct kn_axis), with
  * TensorFlow's padding rules and error messages.
  */
 #ifndef KN_NN_WINDOW_H
@@ -23,10 +23,11 @@ enum kn_padding kn_padding(const struct rt_node *n);
 bool kn_channels_first(const struct rt_node *n);
 /* Checks the attribute "explicit_paddings" of a node whose padding is explicit. */
 enum rt_status kn_check_paddings(const struct rt_node *n, struct rt_error *err);
-/* Refuses the explicit padding of a pooling if a window of spatial axis `axis` could lie outside
- * the input. */
+/* Fails if a window of a pooling op with explicit padding could lie outside the input along spatial
+ * axis `axis`. */
 enum rt_status kn_axis_check_padding(const struct kn_axis *a, int axis, struct rt_error *err);
-/* Return the index of the dimension that is spatial axis i, or that holds the channels. */
+/* kn_spatial_axis returns the index of the dimension that is spatial axis i. kn_channel_axis
+ * returns the index of the channels' dimension. */
 int kn_spatial_axis(bool channels_first, int i);
 int kn_channel_axis(bool channels_first, int n_spatial);
 

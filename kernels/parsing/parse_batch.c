@@ -70,7 +70,7 @@ static enum rt_status read_feature(struct kn_parse *s, const struct kn_parse_ent
         return rt_fail(s->r->err, RT_INVALID_ARGUMENT, "Unsupported datatype.");
     if (f->kind == KN_DENSE && t == RT_NO_DTYPE)
         return RT_OK;
-    /* a later entry of the same name, which takes precedence, was already read */
+    /* a later entry of the same name, which takes precedence, has already been read */
     if (*last == s->e + 1)
         return RT_OK;
     *last = s->e + 1;

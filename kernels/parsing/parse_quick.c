@@ -18,8 +18,8 @@ static inline const uint8_t *read_length(const uint8_t *p, const uint8_t *end, s
     return NULL;
 }
 
-/* Returns whether the list at v is one packed chunk of less than 128 bytes. v then begins with the
- * tag and length of the list, followed by the tag and length of its only field. */
+/* Returns whether the list at v consists of one packed chunk of less than 128 bytes. If so, v
+ * begins with the tag and length of the list, followed by the tag and length of the chunk. */
 static inline bool is_short_list(const uint8_t *v, size_t n, uint8_t tag)
 {
     return n >= 4 && v[0] == tag && v[1] < 0x80 && v[1] == n - 2 && v[2] == 0x0a && v[3] < 0x80 &&

@@ -25,8 +25,8 @@ enum rt_status kn_half_check(const struct rt_node *n, struct rt_error *err);
 /* Initialises *h. h->map must be freed with rt_pool_free. The names in the map point into
  * attributes and inputs. */
 enum rt_status kn_half_make(struct rt_run *r, const char *prefix, struct kn_sequence_half *h);
-/* Refuses defaults of dense context features whose shapes differ from the shapes in the node's
- * attribute. */
+/* Fails if the default of a dense context feature differs in shape from the feature's shape in the
+ * node's attribute. */
 enum rt_status kn_half_defaults(struct rt_run *r, const struct kn_sequence_half *context);
 
 #endif

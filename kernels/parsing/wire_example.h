@@ -102,11 +102,11 @@ int kn_example_next(struct kn_example *x, struct rt_span *name, struct rt_span *
 enum rt_dtype kn_feature_type(struct rt_span *feature);
 
 /*
- * Read the list of a Feature, after its tag, and set *n to its number of elements. At most
- * `capacity` elements are written to dst, and none if dst is NULL. Return false if the list is
- * malformed or, for strings, has more than `capacity` elements. If memory runs out, return false,
- * with *n set to -1 and the reason in r->err. The memory pool of `r` counts the strings. `r` may be
- * NULL if dst is NULL.
+ * These functions read the list of a Feature, whose tag has been consumed, and set *n to its number
+ * of elements. At most `capacity` elements are written to dst, and none if dst is NULL. Each
+ * function returns false if the list is malformed or, for strings, has more than `capacity`
+ * elements. If memory runs out, the function returns false, with *n set to -1 and the reason in
+ * r->err. The memory pool of `r` counts the strings. `r` may be NULL if dst is NULL.
  */
 bool kn_feature_floats(struct rt_span list, float *dst, int64_t capacity, int64_t *n);
 bool kn_feature_ints(struct rt_span list, int64_t *dst, int64_t capacity, int64_t *n);

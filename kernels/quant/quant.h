@@ -27,7 +27,7 @@
     (RT_T(RT_QI8) | RT_T(RT_QU8) | RT_T(RT_QI16) | RT_T(RT_QU16) | RT_T(RT_QI32))
 
 struct kn_q_type {
-    double lowest, highest, levels; /* levels is the number of integers of the type */
+    double lowest, highest, levels; /* `levels` is the number of values of the type */
     bool is_signed;
 };
 struct kn_q_type kn_q_type(enum rt_dtype dtype);

@@ -1,5 +1,5 @@
 /*
- * QuantizeV2 and Dequantize convert between floats and quantised integers, by the modes
+ * QuantizeV2 and Dequantize convert between floats and quantised integers, in the modes
  * MIN_COMBINED, MIN_FIRST and SCALED. With `axis`, each slice along this axis has a range of its
  * own.
  */

@@ -5,8 +5,8 @@
 #include <float.h>
 #include <string.h>
 
-/* The inputs are `n` tensors from index `values` on, an axis at index `axis`, and the bounds of
- * each range. */
+/* The number of tensors to join, and the indices of inputs: the first tensor, the axis, the first
+ * tensor's minimum and the first tensor's maximum. */
 struct concat_inputs {
     int n, values, axis, mins, maxes;
 };

@@ -22,7 +22,7 @@ static inline int64_t slice_of(const struct uniform *u, int64_t i)
     return u->n == 1 ? 0 : i / u->inner % u->n;
 }
 
-/* Reads the attribute that is called `prefix` followed by `name`. */
+/* Reads the attribute whose name is the concatenation of `prefix` and `name`. */
 static int64_t attr(const struct rt_node *n, const char *prefix, const char *name)
 {
     char full[64];
@@ -32,8 +32,8 @@ static int64_t attr(const struct rt_node *n, const char *prefix, const char *nam
 }
 
 /*
- * Reads how a tensor with the shape of `t` is quantised. Input k is its scale, and input k + 1 its
- * zero point. The names of its attributes, such as quantization_axis, begin with `prefix`.
+ * Reads how a tensor with the shape of `t` is quantised. Input k is the scale, and input k + 1 the
+ * zero point. `prefix` is the beginning of the names of attributes such as input_quantization_axis.
  */
 static enum rt_status read_uniform(struct rt_run *r, int k, const char *prefix,
                                    const struct rt_tensor *t, struct uniform *u)

@@ -245,8 +245,9 @@ static enum rt_status stage_run(struct rt_run *r)
 /* ---- reading ---- */
 
 /*
- * Copies the tensors of the entry that `indices` select to `to`. If `takes` is set, removes them
- * from the entry. As in TensorFlow, tensors that were removed before an error are lost.
+ * Copies tensors of entry `e` to `to`. `indices` contains their positions in the entry. If `takes`
+ * is set, removes the tensors from the entry. As in TensorFlow, tensors that were removed before an
+ * error are lost.
  */
 static enum rt_status read_parts(struct rt_run *r, const struct map_stage *s, struct kn_keyed *e,
                                  const struct rt_tensor *indices, struct kn_item *to, bool takes)

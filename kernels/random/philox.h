@@ -86,7 +86,8 @@ static inline double kn_single_double(struct kn_singles *s)
     return kn_unit_double(hi, kn_next_bits(s));
 }
 
-/* Make two normally distributed numbers from uniform ones by the Box-Muller transform. */
+/* These functions convert two uniformly distributed numbers to two normally distributed numbers, by
+ * the Box-Muller transform. */
 static inline void kn_normal_floats(uint32_t x0, uint32_t x1, float out[2])
 {
     const float u = kn_unit_float(x0), v = (float)(2 * M_PI * (double)kn_unit_float(x1));

@@ -262,7 +262,7 @@ static void put_sample(const struct rt_tensor *t, int64_t i, double v)
     }
 }
 
-/* Draws a sample for position i of the output, with the parameter p. */
+/* Draws a sample for position i of the output, with parameter p. */
 static enum rt_status sample_at(struct sampling *s, sampler *draw, const struct kn_philox *first,
                                 int64_t number, double p, int64_t i)
 {
@@ -292,8 +292,8 @@ static enum rt_status sample_all(struct sampling *s, sampler *draw, const struct
     return RT_OK;
 }
 
-/* Appends the shape of the parameters to *shape. Only ops that take their generator from the node
- * need this. */
+/* Appends the shape of the parameters to *shape. Called only for ops with the source KN_FROM_NODE;
+ * the shape input of other ops already ends with the shape of the parameters. */
 static enum rt_status append_shape(struct rt_shape *shape, int rank, const int64_t *dim,
                                    struct rt_error *err)
 {

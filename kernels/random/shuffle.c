@@ -6,7 +6,7 @@
 
 enum { COST = 16 }; /* work per row */
 
-/* Sets p[0], ..., p[n - 1] to a permutation (Fisher and Yates). */
+/* Sets p[0], ..., p[n - 1] to a random permutation of 0, ..., n - 1 (Fisher-Yates shuffle). */
 static enum rt_status permute(struct rt_run *r, struct kn_philox philox, int64_t *p, int64_t n)
 {
     struct kn_singles s = {.philox = philox};

@@ -23,7 +23,8 @@ const float *kn_block_in(struct kn_block *b, int k);
 /* Makes output k, and returns zeroed floats for its elements. If the output has another type,
  * kn_block_end converts and writes them. */
 float *kn_block_out(struct kn_block *b, int k, int rank, const int64_t *dim);
-/* If st is RT_OK, writes those of the outputs `out[0]`, ..., `out[n_out - 1]` that are not float.
+/* If st is RT_OK, converts the floats at out[k] to the type of output k, for each output k that is
+ * not float, and writes them to the output.
  * Frees all memory. Returns `st`, or the status of a failed write. */
 enum rt_status kn_block_end(struct kn_block *b, float *const *out, enum rt_status st);
 

@@ -184,9 +184,9 @@ static enum rt_status forward_run(struct rt_run *r)
 
 /* ---- gradients ---- */
 
-/* Arguments of the gradient of a step: the arguments and outputs of the step, and the gradients of
- * cs and h. The function writes the gradients of the sums and of cs_prev, and adds the step's
- * gradients of the peephole weights to peep_grad. */
+/* The arguments of gate_grads: the arguments and outputs of a step, and the gradients of cs and h.
+ * gate_grads writes the gradients of the sums and of cs_prev, and adds the step's gradients of the
+ * peephole weights to peep_grad. */
 struct back {
     const float *cs_prev, *peep[3], *i, *cs, *f, *o, *ci, *co;
     /* the gradient of cs is cs_grad + more_cs, and the gradient of h is h_grad + more_h */

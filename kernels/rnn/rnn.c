@@ -104,7 +104,7 @@ struct state {
     /* number of rows in a block, and number of steps for which the input's GEMM is computed
      * together */
     int64_t block, chunk;
-    /* number of cores that compute concurrently, each its own blocks of rows */
+    /* number of cores that compute concurrently; each computes different blocks of rows */
     int64_t slots;
     size_t slot_bytes; /* size in bytes of the scratch memory of each core */
     bool peeps;        /* whether at least one gate has a peephole connection */

@@ -30,11 +30,12 @@ struct kn_rnn_step {
     float forget_bias, clip; /* c is clipped to [-clip, clip], unless clip is 0 */
     int64_t rows, units, state_row;
     int64_t at[4];
-    /* sums of the input, plus the sums of the state in cells without n_reset_after gates */
+    /* The input's part of the gates' sums. In cells without n_reset_after gates, the state's part
+     * has been added. */
     const float *sums;
     int64_t sums_row;
-    /* sums of the state, in the same layout as `sums`; used only by cells with n_reset_after
-     * gates */
+    /* the state's part of the gates' sums, in the same layout as `sums`; used only by cells with
+     * n_reset_after gates */
     const float *recurrent_sums;
     /* sums of the candidate state; used only by cells with an n_reset_before gate */
     const float *candidate_sums;

@@ -165,7 +165,8 @@ enum { FUNCTION_WORK = 32 }; /* work of a logarithm or cosine, in units of rt_ru
 struct mfcc {
     int64_t bins, filters, coefficients;
     int64_t first, last; /* the first and the last bin between the frequency limits */
-    /* the share of each bin that filter band[bin] gets; the next filter gets the rest */
+    /* For each bin, the weight with which it contributes to filter band[bin]. The bin contributes
+     * to the next filter with 1 minus this weight. */
     double *weight;
     int *band; /* filter of each bin, or -1 below the centre of the first filter */
     double *cosine, *energy;

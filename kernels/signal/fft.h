@@ -6,12 +6,13 @@
  *
  * - If all prime factors of the length are at most KN_FFT_PRIME, there is one pass for each factor
  *   (Stockham's algorithm, which needs no reordering).
- * - A long length of this kind is split into two factors. The transforms of these lengths are the
- *   columns and the rows of a matrix (Bailey's method, 1990).
+ * - A long length of this kind is split into two factors. The sequence is arranged as a matrix
+ *   whose dimensions are these factors, and its columns and rows are transformed (Bailey's method,
+ *   1990).
  * - For any other length, Bluestein's method (1970) computes the transform as a convolution, by
  *   transforms of a length with small factors.
  *
- * Owner: a plan is memory of the caller. Threads: a plan is constant after it was made.
+ * Owner: a plan is memory of the caller. Threads: a plan does not change after it has been made.
  */
 #ifndef KN_SIGNAL_FFT_H
 #define KN_SIGNAL_FFT_H
@@ -32,7 +33,7 @@ enum {
 /* maximum length of a transform; longer transforms are refused */
 #define KN_FFT_MOST (INT64_C(1) << 27)
 
-/* A transform by passes. Its length has only small factors. */
+/* A transform with one pass for each factor of its length. All factors are small. */
 struct kn_fft_direct {
     int64_t n;
     int n_passes;
@@ -54,8 +55,8 @@ static inline double _Complex kn_root(const struct kn_roots *t, int64_t k)
     const double re = creal(a) * creal(b) - cimag(a) * cimag(b);
     return __builtin_complex(re, creal(a) * cimag(b) + cimag(a) * creal(b));
 }
-/* The first function returns the bytes of a table of the powers of exp(-2 pi i / n), and the second
- * fills the table. */
+/* kn_roots_size returns the size, in bytes, of a table of the powers of exp(-2 pi i / n).
+ * kn_roots_make fills the table. */
 int64_t kn_roots_size(int64_t n);
 void kn_roots_make(struct kn_roots *t, int64_t n, void *memory);
 
@@ -70,13 +71,13 @@ struct kn_fft {
     struct kn_roots chirp; /* the roots of order 2 n, for Bluestein's method */
 };
 
-/* Sets the lengths of a plan that transforms `count` sequences of n points. Returns the bytes that
- * kn_fft_make needs, or -1 if n is larger than KN_FFT_MOST. */
+/* Sets the lengths of a plan that transforms `count` sequences of n points. Returns the number
+ * of bytes that kn_fft_make needs, or -1 if n is larger than KN_FFT_MOST. */
 int64_t kn_fft_size(struct kn_fft *f, int64_t n, int64_t count, bool wide);
 /* Fills the tables in `memory`, which has the size that kn_fft_size returned and is aligned to 64
  * bytes. */
 void kn_fft_make(struct kn_fft *f, void *memory);
-/* Returns the bytes of scratch memory that kn_fft_run needs. */
+/* Returns the number of bytes of scratch memory that kn_fft_run needs. */
 int64_t kn_fft_scratch(const struct kn_fft *f);
 
 /*
@@ -92,10 +93,11 @@ struct kn_fft_job {
     bool inverse;
     double scale;
     /*
-     * If this member is set, each sequence of n complex numbers represents a real sequence of 2 n
-     * numbers. A forward transform writes the first n + 1 points of the real sequence's transform.
-     * An inverse transform reads n + 1 points. The array holds the cosines, and then the sines, of
-     * -pi k / n for k <= n / 2. The member may be set only if kn_fft_halves is true for the plan.
+     * If not NULL, each sequence of n complex numbers represents a real sequence of 2 n numbers.
+     * A forward transform then writes the first n + 1 points of the real sequence's transform, and
+     * an inverse transform reads n + 1 points. `halves` is an array of the cosines, followed by the
+     * sines, of -pi k / n for 0 <= k <= n / 2. Must be NULL unless kn_fft_halves returns true for
+     * the plan.
      */
     const void *halves;
 };

@@ -17,8 +17,9 @@ static void NAME(twist)(const struct kn_fft *f, int64_t first, int lanes, int64_
         }
 }
 
-/* Transforms `count` sequences by passes. If `twist` is set, sequence i is column i of a split
- * transform. For an inverse transform, real and imaginary parts are exchanged before and after. */
+/* Transforms `count` sequences, with one pass for each factor of the length. If `twist` is set, the
+ * sequences are the columns of the matrix of a split transform. For an inverse transform, real and
+ * imaginary parts are exchanged before and after the passes. */
 static enum rt_status NAME(many)(const struct kn_fft *f, const struct kn_fft_direct *d,
                                  const struct kn_fft_job *job, bool twist, T *buffer,
                                  struct rt_run *r)
@@ -47,8 +48,8 @@ static enum rt_status NAME(many)(const struct kn_fft *f, const struct kn_fft_dir
     return RT_OK;
 }
 
-/* Transforms sequences of f->smooth points by columns and rows. Scratch memory holds a matrix of
- * f->smooth points between the two steps. */
+/* Transforms sequences of f->smooth points by the split method (fft.h): first the columns of a
+ * matrix, then its rows. The matrix is in scratch memory. */
 static enum rt_status NAME(split)(const struct kn_fft *f, const struct kn_fft_job *job, T *scratch,
                                   struct rt_run *r)
 {

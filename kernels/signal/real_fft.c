@@ -49,7 +49,7 @@ void kn_real_fft_make(struct kn_real_fft *f, void *memory)
     kn_fft_make(&f->plan, at);
 }
 
-/* Returns the bytes of the sequences of one group. */
+/* Returns the size, in bytes, of the complex sequences of one group, rounded up to 64. */
 static int64_t work_bytes(const struct kn_real_fft *f)
 {
     const int64_t number = f->plan.wide ? sizeof(double) : sizeof(float);

@@ -3,7 +3,7 @@
  * sequence is transformed as n / 2 complex numbers, whose transform is then separated. If n is odd,
  * it is transformed as n complex numbers.
  *
- * Owner: a plan is memory of the caller. Threads: a plan is constant after it was made.
+ * Owner: a plan is memory of the caller. Threads: a plan does not change after it has been made.
  */
 #ifndef KN_SIGNAL_REAL_FFT_H
 #define KN_SIGNAL_REAL_FFT_H

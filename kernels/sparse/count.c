@@ -52,7 +52,8 @@ static const void *weights_of(const struct rt_tensor *t)
 
 enum form { DENSE, SPARSE, RAGGED };
 
-/* `splits` belongs to ragged rows, and `at` holds the indices of a sparse tensor. */
+/* The rows of the input. `splits` is set for RAGGED. `at`, the indices of a sparse tensor, is
+ * set for SPARSE. */
 struct rows {
     enum form form;
     const int64_t *splits, *at;
@@ -224,7 +225,7 @@ static enum rt_status write_counts(struct rt_run *r, const struct found *f, int6
     return RT_OK;
 }
 
-/* Counts the values of n_rows rows. The result has the rank 1 or 2. */
+/* Counts the values of n_rows rows. The result has rank 1 or 2. */
 static enum rt_status count_values(struct rt_run *r, struct rows *rows,
                                    const struct rt_tensor *values, int64_t n_rows, int64_t rank)
 {

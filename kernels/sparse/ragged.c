@@ -9,10 +9,10 @@
 #include <stdlib.h>
 
 /*
- * Checks that the first dimension of the outermost row splits is their number of elements, as in a
- * vector. TensorFlow uses this dimension as the number of rows, so it may read beyond the end of
- * the splits. As in TensorFlow, other row partitions may have any rank, because their elements are
- * read in order.
+ * Checks that the first dimension of the outermost row splits equals the number of splits, which is
+ * true of every vector. TensorFlow does not check this. It derives the number of rows from this
+ * dimension, so it may read beyond the end of the splits. As in TensorFlow, other row partitions
+ * may have any rank, because their elements are read in order.
  */
 static enum rt_status check_outermost(struct rt_run *r, const struct rt_tensor *t)
 {

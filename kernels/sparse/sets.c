@@ -1,7 +1,7 @@
 /*
  * Ops on sets: DenseToDenseSetOperation, DenseToSparseSetOperation, SparseToSparseSetOperation and
- * SetSize. The last dimension of a tensor holds the elements of a set, and the other dimensions
- * number the sets. A set may contain a value more than once. Results are sorted.
+ * SetSize. A tensor is an array of sets: the elements of each set lie along the last dimension. A
+ * set may contain a value more than once. Results are sorted.
  */
 #include <stdio.h>
 #include <string.h>

@@ -263,7 +263,7 @@ static bool is_zero(const struct rt_tensor *t, int64_t i)
     }
 }
 
-/* Refuses updates that contain 0 before anything is written. TensorFlow's ResourceScatterDiv
+/* Fails if an update is 0. Called before the variable is written. TensorFlow's ResourceScatterDiv
  * refuses a 0 of any type, even if there are no indices. Its ScatterDiv divides floats by 0. */
 static enum rt_status check_divisors(const struct job *j, struct rt_error *err)
 {

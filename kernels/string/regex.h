@@ -5,7 +5,7 @@
  *
  * The time of a match is proportional to the length of the text. It is also proportional to the
  * size of the program if a pattern makes RE2 fall back from its DFA to its NFA. A match cannot be
- * interrupted, so callers limit the product of both to KN_REGEX_MAX_WORK.
+ * interrupted, so callers limit the product of text length and program size to KN_REGEX_MAX_WORK.
  *
  * Owner: callers that request the same pattern at the same time share one expression. kn_regex_drop
  * drops a reference. Threads: any; an expression may be used by several threads.
@@ -24,7 +24,7 @@ extern "C" {
 struct kn_regex;
 
 enum {
-    KN_REGEX_GROUPS = 10, /* number of groups that a rewrite can name: \0 to \9 */
+    KN_REGEX_GROUPS = 10, /* number of groups that a rewrite can contain: \0 to \9 */
     /* Maximum length of a pattern in bytes. Longer patterns exceed RE2's memory limit, unless they
      * are repetitive. */
     KN_REGEX_MAX_PATTERN = 1 << 20,

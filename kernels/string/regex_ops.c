@@ -38,7 +38,7 @@ static enum rt_status static_prepare(struct rt_prep *p, void **state)
     return compile(&e->re, rt_attr_str(p->node, "pattern"), p->err);
 }
 
-/* Calls `each` with the expression of a pattern that is an input. The maximum memory of an
+/* Compiles the pattern in input 1 and calls `each` with the expression. The maximum memory of an
  * expression counts against the run's memory limit. */
 static enum rt_status with_pattern(struct rt_run *r,
                                    enum rt_status (*each)(struct rt_run *r, struct kn_regex *re))
@@ -129,8 +129,8 @@ static size_t char_length(const char *p, size_t n)
     return is_overlong || (u[0] == 0xf4 && u[1] > 0x8f) ? 1 : want;
 }
 
-/* Appends the rewrite of a match. A backslash must be followed by another backslash or by a digit,
- * which names a group. Otherwise the function appends only the text before the backslash and
+/* Appends the rewrite of a match. A backslash must be followed by another backslash or by the
+ * number of a group, a digit. Otherwise the function appends only the text before the backslash and
  * returns false, as RE2 does. */
 static bool add_rewrite(struct rt_bytes *b, struct rt_span rewrite, const struct kn_group *group,
                         int n_groups)
@@ -161,8 +161,8 @@ struct rewriting {
     struct kn_regex *re;
     struct rt_span rewrite;
     bool is_global;
-    int n_groups;     /* 1 plus the largest number of a group that the rewrite names */
-    bool is_possible; /* whether the expression has all groups that the rewrite names */
+    int n_groups;     /* 1 plus the largest group number in the rewrite */
+    bool is_possible; /* whether the expression has all groups of the rewrite */
     struct rt_bytes text;
     int64_t left;
 };
@@ -178,8 +178,8 @@ static enum rt_status replace(struct rt_run *r, struct rewriting *w, const char 
     *is_same = true;
     w->text.n = 0;
     while (at <= n && (*is_same || w->is_global)) {
-        /* A match may read the rest of the text. A quarter of the rest is counted for each
-         * match. */
+        /* A match may read the rest of the text. Its work is therefore estimated as a quarter of
+         * the rest's bytes. */
         if (rt_run_spend(r, &w->left, MATCH_WORK + (int64_t)(n - at) / 4))
             return r->err->code;
         if (!kn_regex_find(w->re, s, n, at, group, w->n_groups))

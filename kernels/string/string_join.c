@@ -178,8 +178,8 @@ static enum rt_status reduce_run(struct rt_run *r)
         j.dim[i] = t->dim[axis[i]];
         j.stride[i] = stride[axis[i]];
         if (!rt_mul(j.n, j.dim[i], &j.n))
-            /* The product of some dimensions of a tensor overflows only if another dimension is 0,
-             * so the tensor has no elements. */
+            /* The product of some dimensions of an existing tensor can overflow only if another
+             * dimension is 0. The tensor then has no elements. */
             j.n = 0;
     }
     j.rank = n_axis;

@@ -70,10 +70,10 @@ static const struct {
     {"csisolatin1", {KN_BYTES, .n_direct = 0xff}},
 };
 
-enum { NAME_BYTES = 32 }; /* size of a name buffer; no known name is as long */
+enum { NAME_BYTES = 32 }; /* size of a name buffer; all known names are shorter */
 
-/* Writes the letters and digits of a name in lower case, without leading zeros of numbers. Returns
- * false if the result is longer than every known name. */
+/* Writes the letters and digits of a name in lower case. Drops leading zeros of the numbers in the
+ * name. Returns false if `out` is too small for the result, which is then no known name. */
 static bool plain_name(struct rt_span name, char out[NAME_BYTES])
 {
     size_t n = 0;

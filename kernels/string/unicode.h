@@ -30,7 +30,7 @@ struct kn_encoding {
     /* KN_BYTES: a byte up to this value is the code point of its character */
     uint8_t n_direct;
     bool is_pc; /* KN_BYTES: whether three control characters are exchanged (encodings.h) */
-    const uint16_t *upper; /* KN_BYTES: characters of the bytes from 0x80 on, or NULL */
+    const uint16_t *upper; /* KN_BYTES: code points of bytes 0x80 to 0xff, or NULL */
 };
 
 /* Finds an encoding by one of its names in ICU. As in ICU, upper and lower case are equal, and only

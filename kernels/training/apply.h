@@ -45,7 +45,7 @@ enum kn_scalar_check {
     KN_ANY,
     KN_SINGLE, /* As in TensorFlow, any shape with one element is accepted. */
     KN_POSITIVE,
-    KN_POSITIVE_OR_FLAG, /* The value may be zero if the rule's attribute is true. */
+    KN_POSITIVE_OR_FLAG, /* The value may also be 0 if the attribute kn_rule.flag is true. */
     KN_NOT_NEGATIVE,
     KN_NOT_POSITIVE,
 };
@@ -58,13 +58,13 @@ struct kn_apply {
      * Rules for the rows of a sparse gradient. needs_inner: a variable whose rows have no elements
      * is refused. needs_rank: the gradient must have the rank of the variable. checks_first: all
      * indices are checked before the first row changes. gather_words: the message about a wrong
-     * index is that of a gather.
+     * index is that of TensorFlow's gather ops.
      */
     bool needs_inner, needs_rank, checks_first, gather_words;
     /* Names of the slots in TensorFlow's error messages, if they differ from the names of the
      * inputs. */
     const char *slot[RT_UPDATED_TOGETHER - 1];
-    /* whether a space follows the sentence about a learning rate in the message */
+    /* whether the error message about the learning rate has a space before its colon */
     bool space_after_lr;
 };
 

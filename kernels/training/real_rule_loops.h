@@ -1,6 +1,6 @@
 /*
- * The loops of the update rules that exist only for real types (see rule_loops.h). The rules below
- * WIDE exist only for float32 and float64, and do not round intermediate results.
+ * The loops of the update rules that exist only for real types (see rule_loops.h). The rules inside
+ * `#ifdef WIDE` exist only for float32 and float64, and do not round intermediate results.
  */
 
 FAST static void FN(adam_with_amsgrad)(const struct kn_update *u, int64_t n)

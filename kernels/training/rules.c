@@ -109,7 +109,7 @@ RULE(adagrad_da, WIDE, 3, 3, NULL);
         .op = {.name = NAME, .effect = RT_WRITES},                                                 \
         .kernels = KN_CPU(NAME, #SYMBOL, 0 KN_FOR_##LIST(SET_OF, ), NULL, run_##SYMBOL),           \
     }
-#define PLAIN .slot = {NULL} /* the arguments of an op that sets no further members */
+#define PLAIN .slot = {NULL} /* for an op that needs no other members of struct kn_apply */
 #define RESOURCE(RULE, NAME, LIST, ...)                                                            \
     APPLY(resource_apply_##RULE, "ResourceApply" NAME, RULE, LIST, __VA_ARGS__)
 #define DENSE(RULE, NAME, LIST, ...)                                                               \
