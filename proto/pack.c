@@ -118,7 +118,8 @@ static void put_scalar(struct packing *x, ProtobufCType t, const void *value)
 
 static void put_fields(struct packing *x, const ProtobufCMessage *m);
 
-/* Begins contents that follow their length. Returns the index of the length in `lengths`. */
+/* Called before the contents of a length-delimited field. In the second pass, writes their length.
+ * Returns the index of the length in `lengths`. */
 static size_t begin_length(struct packing *x)
 {
     const size_t none = 0, place = x->at++;
@@ -133,8 +134,8 @@ static size_t begin_length(struct packing *x)
     return place;
 }
 
-/* Ends contents that follow their length and began at byte `from`. In the first pass, stores the
- * length and counts its bytes. */
+/* Called after the contents of a length-delimited field, which begin at byte `from`. In the first
+ * pass, stores their length and counts the bytes of the length's varint. */
 static void end_length(struct packing *x, size_t place, size_t from)
 {
     const size_t length = x->n - from;

@@ -1,7 +1,7 @@
 /*
- * Serializes protobuf messages. Messages of models need this module, because
- * protobuf_c_message_pack cannot be stopped, and moves the bytes of a nested message once per level
- * of nesting. A text of 100 MB in 98 levels took 9.8 s.
+ * Serializes protobuf messages. Messages from models are serialized here and not by
+ * protobuf_c_message_pack, which cannot be stopped and moves the bytes of a nested message once per
+ * level of nesting. It took 9.8 s for a text of 100 MB inside 98 nested messages.
  *
  * Threads: any thread may call these functions.
  */
@@ -18,9 +18,10 @@
 enum rt_status pb_packed_bytes(const ProtobufCMessage *m, const struct rt_check *check, size_t *out,
                                struct rt_error *err);
 /*
- * Serializes a message as protobuf-c does, in time proportional to its size. Allocates *n + 1 bytes
- * for *out, the last of which is 0. The caller must free() them. Fails if memory runs out or the
- * message has more than `limit` bytes. Calls `check` as pb_packed_bytes does.
+ * Serializes a message as protobuf-c does, in time proportional to its size. Sets *out to the
+ * serialized bytes and *n to their number. A 0 follows the bytes. The caller must free(*out). Fails
+ * if memory runs out or the message has more than `limit` bytes. Calls `check` as pb_packed_bytes
+ * does.
  */
 enum rt_status pb_pack(const ProtobufCMessage *m, size_t limit, const struct rt_check *check,
                        char **out, size_t *n, struct rt_error *err);

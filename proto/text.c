@@ -93,8 +93,8 @@ static enum rt_status message_value(struct pb_text_parser *x, ProtobufCMessage *
     return st;
 }
 
-/* Moves `text` into a string or bytes field. Replaces the empty string of a field without
- * presence. */
+/* Moves `text` into a string or bytes field. If a field without presence already has a value,
+ * an empty string, frees this value. */
 static void put_string(void *slot, const ProtobufCFieldDescriptor *f, struct rt_bytes *text)
 {
     size_t n = 0;

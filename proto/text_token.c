@@ -136,7 +136,7 @@ struct rt_span pb_text_word(struct pb_text_parser *x)
     return rt_span_of(from, (size_t)(x->p - from));
 }
 
-/* Returns the token at the position `at`: a word, a number, a string with its quotes, or a single
+/* Returns the token at position `at`: a word, a number, a string with its quotes, or a single
  * character. */
 static struct rt_span token_at(const struct pb_text_parser *x, const char *at)
 {

@@ -29,7 +29,7 @@ enum {
      * every millisecond. */
     CHECK_WORK = 1 << 20,
     FIELD_WORK = 1 << 8,
-    /* number of bytes of a packed field, string or bytes field that are read at a time */
+    /* number of bytes that are read at a time from a string, bytes or packed field */
     PIECE = 1 << 16,
 };
 
@@ -69,7 +69,8 @@ static size_t fixed_bytes(ProtobufCType t)
 }
 
 /* Returns the maximum number of bytes allocated for a field, without the contents of a submessage.
- * The array of a repeated field doubles when it is full, so an element takes up to two places. */
+ * The array of a repeated field doubles when it is full, so it may have space for twice the number
+ * of elements. */
 static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb_field *f)
 {
     const size_t n = f->bytes.n;

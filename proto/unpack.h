@@ -43,13 +43,13 @@ enum {
  */
 void *pb_unpack(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                 struct rt_error *err);
-/* Like pb_unpack, but calls `check`, which may be NULL, about every millisecond, also within long
- * fields. If the check fails, returns NULL and sets *err to its error. */
+/* Like pb_unpack, but calls `check` about every millisecond, also while it reads a long field.
+ * `check` may be NULL. If the check fails, returns NULL and sets *err to its error. */
 void *pb_unpack_checked(const ProtobufCMessageDescriptor *d, struct rt_span bytes, const char *what,
                         const struct rt_check *check, struct rt_error *err);
 /* Returns the maximum number of bytes that pb_unpack allocates for a message. If the message is
- * invalid, counts only the fields before the error. The time is proportional to bytes.n without the
- * contents of packed fields. */
+ * invalid, counts only the fields before the error. The time is proportional to bytes.n minus
+ * the size of packed fields, whose contents are not read. */
 size_t pb_unpacked_bytes(const ProtobufCMessageDescriptor *d, struct rt_span bytes);
 /* Like pb_unpacked_bytes, but sets *out to the result, and calls `check`, which may be NULL, during
  * the scan. If the check fails, returns its status. */
