@@ -25,9 +25,9 @@
 enum { MAX_CALLABLES = RT_MAX_SIGNATURES + 2 * RT_MAX_DYNAMIC_CALLABLES + 8 };
 /* delay in milliseconds before a row-wise analysis that ran out of memory is repeated */
 enum { ANALYSE_AGAIN_MS = 100 };
-/* A loading session reports its memory after each run. A serving session reports it after each run
- * that may write state, and after one in FOLLOWED_RUNS other runs, because a report takes several
- * nanoseconds. */
+/* A loading session reports its memory after each run. A serving session reports its memory after
+ * each run that may write state, and after every FOLLOWED_RUNS-th run. It does not report after
+ * every run, because a report takes several nanoseconds. */
 enum { FOLLOWED_RUNS = 64 };
 
 struct rt_callable {

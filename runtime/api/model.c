@@ -513,7 +513,7 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
         st = warm_up_all(m, options, err);
     if (!st)
         st = seal(m, options->load_all_variables, err);
-    /* The kernel choices are sealed by now, so pending compilations may begin. */
+    /* The session has been sealed, so pending compilations may begin. */
     rt_session_loading(m->session, false, NULL);
     if (st)
         goto fail;

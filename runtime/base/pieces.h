@@ -12,8 +12,8 @@
 
 #include "runtime/base/check.h"
 
-/* Number of bytes that are copied or zeroed between two checks. One piece takes about 1 ms, or a
- * few milliseconds in newly allocated memory. */
+/* Number of bytes that are copied or zeroed between two checks. Processing them takes about 1 ms,
+ * or a few milliseconds in newly allocated memory. */
 enum { RT_PIECE_BYTES = 4 << 20 };
 /* Number of steps of a loop between two checks. */
 enum { RT_TICK_STEPS = 1 << 14 };

@@ -186,7 +186,7 @@ static void put_argument(FILE *f, const struct conversion *c, va_list *ap)
     else if (c->type && strchr("aAeEfFgG", c->type))
         fprintf(f, c->spec, va_arg(*ap, double));
     else
-        abort(); /* No format in Slipway's source has another conversion. */
+        abort(); /* no format in Slipway's source has a conversion of another type */
 }
 
 #pragma GCC diagnostic pop

@@ -15,8 +15,8 @@
 #include "runtime/base/status.h"
 
 /* Returns the length in bytes of the UTF-8 character at the beginning of the NUL-terminated string
- * `s` if it may be printed. Returns 0 if the character is invalid, a control character, a line or
- * paragraph separator, or changes the direction of the text. */
+ * `s` if it may be printed. Returns 0 for an invalid character, a control character, a line or
+ * paragraph separator, and a character that changes the direction of the text. */
 int rt_printable_length(const unsigned char *s);
 /* Prints as fprintf does, but escapes the strings of %s: a newline as \n, a tab as \t, and each
  * byte that is not part of a printable character as \xNN. The format itself is not escaped. %n and

@@ -1,7 +1,7 @@
 /*
  * Opens files that an operator or a model names, but only regular files. Opening or reading a
- * terminal, a device, or a FIFO without a writer could block the thread forever and supply
- * unlimited data.
+ * terminal, a device, or a FIFO without a writer could block the thread forever. A device could
+ * also supply unlimited data.
  *
  * Threads: any.
  */

@@ -21,8 +21,8 @@ enum rt_status rt_tensor_copy_checked(struct rt_tensor *dst, const struct rt_ten
                                       struct rt_pool *pool, const struct rt_check *check,
                                       struct rt_error *err);
 
-/* Calls rt_run_check of `run`, a struct rt_run. Copies the run's error, the only one that
- * rt_run_check sets, to *err. */
+/* Calls rt_run_check. `run` points to a struct rt_run. rt_run_check sets only the error of the run,
+ * so this function copies that error to *err. */
 static inline enum rt_status rt_run_check_of(void *run, struct rt_error *err)
 {
     struct rt_run *r = run;

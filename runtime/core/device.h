@@ -42,9 +42,9 @@ struct rt_region_steps {
 };
 
 enum rt_copy_kind {
-    RT_COPY_IN,    /* from the host to the accelerator */
-    RT_COPY_OUT,   /* from the accelerator to the host */
-    RT_COPY_WITHIN /* from one address of the accelerator's memory to another */
+    RT_COPY_IN,    /* copy from the host to the accelerator */
+    RT_COPY_OUT,   /* copy from the accelerator to the host */
+    RT_COPY_WITHIN /* copy within the accelerator's memory */
 };
 
 enum { RT_MAX_STREAMS = 8, RT_MAX_ACCELERATORS = 16 };
@@ -98,8 +98,8 @@ struct rt_device {
     /* Set once the accelerator has failed and can no longer be used. All later work on it fails
      * with RT_UNAVAILABLE, and runs use the CPU. */
     _Atomic bool has_failed;
-    /* Called once, on any thread, when the accelerator fails. `reason` is valid during the call.
-     * Set when the accelerator is opened. May be NULL. */
+    /* Called once, on any thread, when the accelerator fails. `reason` is valid only during the
+     * call. The module that opens the accelerator sets this member, which may be NULL. */
     void (*on_failure)(struct rt_device *d, const char *reason, void *arg);
     void *on_failure_arg;
     /* Made by rt_device_begin. */
@@ -125,8 +125,8 @@ struct rt_accelerator_options {
     /* Whether matmuls and convolutions keep the precision of float32. Otherwise, the accelerator
      * may round their inputs to TF32, which is faster. */
     bool full_precision;
-    /* An accelerator has failed if some work takes longer than this many nanoseconds and longer
-     * than 20 times the longest work before. With 0, an accelerator never fails in this way. */
+    /* Time in nanoseconds after which work on an accelerator counts as a failure. The work must
+     * also have taken 20 times as long as the longest work that has ended. 0 means no limit. */
     int64_t hang_ns;
     /* the accelerators' on_failure and its argument; may be NULL */
     void (*on_failure)(struct rt_device *d, const char *reason, void *arg);

@@ -15,7 +15,7 @@
 enum rt_device_use {
     RT_DEVICE_WEIGHTS, /* constants and packed constants of sessions */
     RT_DEVICE_BLOCKS,
-    RT_DEVICE_TENSORS, /* values that have left a region */
+    RT_DEVICE_TENSORS, /* values that leave a region */
     RT_DEVICE_USES
 };
 

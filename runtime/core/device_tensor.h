@@ -12,7 +12,7 @@
 #include "runtime/core/tensor.h"
 
 /* Makes a tensor of a plain type in the memory of `d`. Its bytes are undefined. `pool` counts the
- * bytes of a host copy, and may be NULL. A tensor without elements becomes an ordinary tensor.
+ * bytes of a host copy, and may be NULL. A tensor without elements is made in host memory.
  * Overwrites *t. */
 enum rt_status rt_device_tensor(struct rt_device *d, struct rt_pool *pool, struct rt_tensor *t,
                                 enum rt_dtype dtype, int rank, const int64_t *dim,
@@ -22,8 +22,8 @@ enum rt_status rt_device_tensor(struct rt_device *d, struct rt_pool *pool, struc
  * must have a buffer that covers exactly its elements. Overwrites *t. */
 enum rt_status rt_device_tensor_copy(struct rt_device *d, struct rt_tensor *t,
                                      const struct rt_tensor *from, struct rt_error *err);
-/* Enqueues a copy of the tensor's bytes to the host on stream `stream`. `from` is the address, in
- * the accelerator's memory, of the bytes to copy. These bytes must equal the tensor's bytes.
+/* Enqueues a copy of the tensor's bytes to the host on stream `stream`. The bytes are read
+ * from `from`, an address in the accelerator's memory, and must equal the tensor's bytes there.
  * rt_device_tensor must have made the tensor in the accelerator's memory, and no other thread may
  * use it yet. After the wait for the stream, rt_device_tensor_loaded makes the bytes available to
  * the host. */

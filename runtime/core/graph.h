@@ -136,9 +136,10 @@ struct rt_registry;
 
 /*
  * Imports a serialized tensorflow.GraphDef and checks every node against its schema. Refuses an
- * invalid graph with an error that names the node. Examples are an op that TensorFlow does not
- * know, an edge to a missing node, a duplicate name, and a cycle that does not pass through
- * NextIteration. The rt_op of each node is looked up in `ops`, which must outlive the library.
+ * invalid graph with an error that names the node. A graph is invalid, for example, if it has an op
+ * that TensorFlow does not know, an edge to a missing node, a duplicate name, or a cycle that does
+ * not pass through NextIteration. The rt_op of each node is looked up in `ops`, which must outlive
+ * the library.
  */
 enum rt_status rt_library_import(struct rt_library **out, struct rt_span graph_def,
                                  const struct rt_registry *ops, struct rt_error *err);

@@ -16,8 +16,8 @@ struct rt_info {
     enum rt_dtype dtype;
     struct rt_shape shape; /* -1 means an unknown rank or dimension */
     /* The value, in host memory, if the tensor is a constant or a small tensor that the compiler
-     * has evaluated; NULL if the value is not known. The value of an input in shape_in is not
-     * lazy. */
+     * has evaluated; NULL if the value is not known. If the tensor is an input in shape_in, its
+     * value is not lazy. */
     const struct rt_tensor *value;
 };
 
