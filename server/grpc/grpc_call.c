@@ -162,8 +162,8 @@ static void log_access(struct srv_call *c)
     srv_access_log(&a);
 }
 
-/* Frees the messages of a call that the core has forgotten. Then returns the bytes that the call
- * has charged to the budget, and stops counting the call as open. */
+/* Frees the messages of a call that the core has forgotten. Then gives the bytes that the call has
+ * charged back to the budget, and stops counting the call as open. */
 static void release_messages(struct srv_call *c)
 {
     if (c->has_large)

@@ -108,8 +108,8 @@ struct srv_rest_call *srv_rest_new_call(struct srv_rest_loop *l);
 /* Releases a reference to the call. The last release puts the call into the loop's free list or
  * frees it. A call with much memory is freed on a background thread. */
 void srv_rest_unref(struct srv_rest_call *req);
-/* Frees a call without references, and then returns the bytes that it has charged to the budget.
- * May be called on any thread. */
+/* Frees a call without references, and then gives the bytes that the call has charged back to the
+ * budget. May be called on any thread. */
 void srv_rest_free_call(struct srv_rest_call *req);
 /* Frees the part of the body that has been read, on a background thread if it is large, and
  * releases the bytes that the request has charged to the budget. */

@@ -94,8 +94,8 @@ void srv_rest_finished(struct srv_rest_request *r);
 
 /*
  * A handler runs on the I/O loop's thread. It returns false if it has set the response. It returns
- * true if it has submitted a job. In this case, srv_rest_finished is called later or was already
- * called.
+ * true if it has submitted a job. In this case, srv_rest_finished is called later or has already
+ * been called.
  */
 /* Runs an inference. An error in reading the body takes precedence over the error in r->found. A
  * worker decodes the body if the inflated body is long, or if the I/O loop has used up its decoding
