@@ -54,8 +54,8 @@ struct kn_parse {
     const struct kn_feature_map *map;
     int64_t n; /* number of examples */
     int64_t e; /* index of the current example */
-    /* `entry` points to scratch memory or, if that is too small, to own_entry, which is
-     * allocated. */
+    /* `entry` points to scratch memory. If the scratch memory is too small, `entry` points to
+     * own_entry, an allocated array. */
     struct kn_parse_entry *entry, *own_entry;
     int64_t n_entries, capacity;
     /* for each feature, 1 + the index of the last example that has it */

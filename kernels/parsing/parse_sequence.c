@@ -57,7 +57,7 @@ enum { MALFORMED = -1, NO_MEMORY = -2 };
 
 /* Reads the Feature at w up to the end of its list, and writes the elements to dst unless dst is
  * NULL. Returns the number of elements, MALFORMED if the list is malformed or has another type, or
- * NO_MEMORY if memory runs out. In the latter case, sets r->err. */
+ * NO_MEMORY, with the reason in r->err, if memory runs out. */
 static int64_t read_list(struct rt_run *r, struct kn_wire *w, enum rt_dtype dtype, void *dst)
 {
     const uint8_t tag = dtype == RT_STRING ? 0x0a : dtype == RT_F32 ? 0x12 : 0x1a;

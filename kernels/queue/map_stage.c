@@ -1,6 +1,7 @@
 /*
- * Staging areas whose items have keys. Items may be staged in parts: the area holds an incomplete
- * item until all of its tensors are there. Parts of an item can also be read and taken.
+ * Staging areas whose items have keys. Items may be staged in parts: the area stores an
+ * incomplete item until all of its tensors have been staged. Parts of an item can also be read and
+ * taken.
  */
 #include "kernels/queue/item_map.h"
 

@@ -1,6 +1,7 @@
 /*
  * Staging areas: unnamed queues that ops find by container and name instead of by handle. Stage
- * waits while the area is full. Unstage and StagePeek wait until the item that they read is there.
+ * waits while the area is full. Unstage and StagePeek wait until the area has the item that
+ * they read.
  */
 #include "kernels/queue/items.h"
 

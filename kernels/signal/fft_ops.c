@@ -123,7 +123,8 @@ struct state {
     struct kn_fft plan[AXES];    /* the last plan is not used if the transform is real */
     struct kn_real_fft last;
     double scale;
-    /* bytes for the transforms; the spectrum of an inverse transform is stored after them */
+    /* Size, in bytes, of the scratch memory of the transforms. An inverse transform also stores its
+     * spectrum, after this memory. */
     size_t scratch;
 };
 

@@ -320,7 +320,7 @@ static enum rt_status walk_dense(struct rt_run *r, struct result *o, struct sets
 }
 
 /* Combines the sets of the dense tensor with those of the sparse tensor, in the order of the dense
- * ones. If a sparse set is out of order, it and all later sparse sets are ignored. */
+ * sets. If a sparse set is out of order, this set and all later sparse sets are ignored. */
 static enum rt_status walk_dense_sparse(struct rt_run *r, struct result *o, struct sets *a,
                                         struct sets *b)
 {

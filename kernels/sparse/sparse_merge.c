@@ -153,10 +153,10 @@ static int64_t magnitude_long(int64_t v)
     X(RT_C128, double _Complex, RT_F64, double, cabs)
 
 /*
- * Defines the functions for one type. add_<type> computes the output. keep_<type> looks at the
- * pairs from `from` up to `end`. It moves the pairs that the output keeps to position n, and
- * returns the new n. Only sums are compared with the threshold. As in TensorFlow, a value that only
- * one operand has is always kept.
+ * Defines the functions for one type. add_<type> computes the output. keep_<type> decides
+ * which of the pairs from `from` up to `end` belong to the output. It moves these pairs to position
+ * n, and returns the new n. Only sums are compared with the threshold. As in TensorFlow, a value
+ * that only one operand has is always kept.
  */
 #define ADD(dt, T, real, R, MAGNITUDE)                                                             \
     static T sum_##dt(T a, T b)                                                                    \

@@ -173,8 +173,9 @@ static enum rt_status apply(const struct job *j, enum rt_dtype dt, void *dst, co
     return RT_OK;
 }
 
-/* Applies n update elements, or the same one n times if `step` is 0, to the elements of the
- * variable from `to` on. Fails partway if the run has been cancelled or its deadline has passed. */
+/* Applies n update elements to the elements of the variable from `to` on. If `step` is 0, applies
+ * one update element n times. If the run is cancelled or its deadline passes, fails after it may
+ * have changed some elements. */
 static enum rt_status apply_slice(const struct job *j, struct rt_tensor *value, int64_t to,
                                   int64_t from, int64_t n, int64_t step, int64_t *left,
                                   struct rt_error *err)

@@ -16,8 +16,8 @@ struct step {
     int every;
 };
 
-/* A character that becomes two or three characters in the other case. Unused elements of `to` are
- * 0. */
+/* A character that becomes two or three characters when its case changes. Unused elements of `to`
+ * are 0. */
 struct several {
     uint32_t c, to[3];
 };
