@@ -31,8 +31,9 @@ struct rt_device_memory {
 enum rt_status rt_device_alloc(struct rt_device *d, enum rt_device_use use, size_t bytes,
                                const char *what, struct rt_device_memory *out,
                                struct rt_error *err);
-/* Frees memory allocated for the same use, and sets m->address to NULL. Does nothing if m->address
- * is NULL. Work that uses the memory must have ended. Memory of tensors goes to the cache. */
+/* Frees memory that was allocated for `use`, and sets m->address to NULL. Does nothing if
+ * m->address is NULL. Work that uses the memory must have ended. Memory of tensors goes to the
+ * cache. */
 void rt_device_free(struct rt_device *d, enum rt_device_use use, struct rt_device_memory *m);
 /* Frees the memory in the cache, so that other processes can use it. Called when a session ends. */
 void rt_device_trim(struct rt_device *d);

@@ -58,7 +58,7 @@ const void *rt_pack_data(const struct rt_pack *k);
 /* ---- the kernel ---- */
 
 enum {
-    /* The kernel accepts lazy inputs. The kernels of assignments and of Identity do so. */
+    /* The kernel accepts lazy inputs, as the kernels of assignments and of Identity do. */
     RT_K_LAZY = 1,
     /* `run` makes the outputs, mostly as views of inputs. The runtime allocates no output. */
     RT_K_VIEWS = 2,
