@@ -448,7 +448,7 @@ static void a_bias_is_as_picky_as_alone(void **state)
 }
 
 /* With incompatible_shape_error=false, tensors whose shapes do not match compare as unequal. A
- * fused node cannot compare them that way, so the comparison is not fused. */
+ * fused node cannot compare such tensors, so the comparison is not fused. */
 static void unequal_shapes_may_be_unequal(void **state)
 {
     (void)state;
@@ -583,8 +583,8 @@ static void what_only_elementwise_ops_read_is_never_concatenated(void **state)
     }
 }
 
-/* On the axes that are not concatenated, one operand has length 1 and is broadcast. This operand is
- * the concatenation or the other value. */
+/* Tests axes other than the concatenation axis. On some of these axes, either the concatenation or
+ * the other operand of the Mul has length 1 and is broadcast. */
 static void what_is_concatenated_may_be_broadcast(void **state)
 {
     (void)state;

@@ -17,8 +17,8 @@ struct way {
     const char *reduce; /* the op that reduces rows, "Sum" or "Mean" */
     int axis;
     bool keep;
-    /* If the rows are multiplied by weights, the inputs of the Mul: "rows by" or "by rows". If a
-     * mask hides rows, "mask". Otherwise NULL. */
+    /* "rows by" and "by rows" are the inputs of a Mul that multiplies the rows by weights. "mask"
+     * means that a mask hides rows. NULL means neither weights nor a mask. */
     const char *by;
     double otherwise; /* the value that replaces the rows that the mask hides */
 };
@@ -114,8 +114,8 @@ static struct rt_tensor others(enum rt_dtype dtype, int rank, const int64_t *dim
     return t;
 }
 
-/* Compares runs with and without fusion. The indices have the shape `dim`, and the weights, or the
- * mask, have the shape `by_dim`. */
+/* Compares runs with and without fusion. The indices have the shape `dim`. The weights or the mask
+ * have the shape `by_dim`. */
 static void compare(const struct way *w, int width, enum rt_dtype dtype, int rank,
                     const int64_t *dim, int by_rank, const int64_t *by_dim)
 {

@@ -240,7 +240,8 @@ static void an_average_of_nothing_stays_nan_behind_relu(void **state)
 static void steps_behind_a_reshape_join_the_matmul(void **state)
 {
     static const struct {
-        /* the dimensions into which a row is split, and the shape of the bias */
+        /* `last` contains the dimensions into which a row is split, and `bias` is the shape of the
+         * bias. */
         const char *last, *bias;
         bool fuses;
     } c[] = {

@@ -127,7 +127,7 @@ static void rows_stay_apart_with_a_residual(void **state)
 }
 
 /* The kernel refuses the convolution, because TensorFlow has no dilated depthwise kernel. The shape
- * of the added tensor would also be refused, but the error must be the convolution's. */
+ * of the added tensor would also be refused, but the error must be the convolution's error. */
 static void what_a_convolution_refuses_comes_before_its_epilogue(void **state)
 {
     struct fused_graph *x = *state;

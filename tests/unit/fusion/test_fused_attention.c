@@ -147,8 +147,8 @@ static const struct form forms[] = {
       {"d", "Mul", "s scale", "T=float"},
       {"a", "SelectV2", "mask d low", "T=float"},
       SOFTMAX_CONTEXT}},
-    /* attention with two Transposes of the keys, and an output whose axis of heads precedes that of
-       rows */
+    /* Attention with two Transposes of the keys. In the output, the axis of heads precedes the axis
+       of rows. */
     {RT_F32,
      false,
      2,
@@ -263,7 +263,7 @@ struct sizes {
 };
 
 /* Compares the runs with and without fusion on inputs of the sizes `z`. If `special` is true,
- * queries and values also hold NaN and infinities. */
+ * queries and values also contain NaN and infinities. */
 static void try_sizes(const struct form *f, const struct sizes *z, bool special)
 {
     struct rt_tensor in[4] = {
@@ -410,8 +410,8 @@ static void a_mask_may_ask_for_the_shape_of_the_scores(void **state)
         struct rt_tensor in[4] = {
             numbers((int64_t[]){2, 5 - 2 * n, 3, 4}), numbers((int64_t[]){2, 6 * n, 3, 4}),
             numbers((int64_t[]){2, 6 * n, 3, 4}), mask_of(RT_BOOL, 1, (int64_t[]){1})};
-        /* The eight nodes are the fused node and those of the mask: two Shapes, a StridedSlice of
-         * each, Pack, Fill and MatrixBandPart. */
+        /* The eight nodes are the fused node and the seven nodes of the mask: two Shapes, two
+         * StridedSlices, a Pack, a Fill and a MatrixBandPart. */
         compare(&causal[i % 2], in, NULL, 8);
         clear(in);
     }
@@ -430,7 +430,7 @@ static void it_needs_no_more_than_the_scores(void **state)
         const int64_t *z = sizes[i];
         const size_t bytes = scratch_of(z[0], z[1], z[2], z[3]);
         assert_true(bytes > 0);
-        /* The scratch memory holds the scores, and one additional row or column for
+        /* The scratch memory contains the scores, and one additional row or column for
          * broadcasting. */
         assert_true(bytes <= (size_t)((z[2] + 1) * (z[3] + 1) + 16) * sizeof(float));
         if (i)

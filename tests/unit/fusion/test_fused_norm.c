@@ -417,8 +417,8 @@ static void what_is_kept_for_shapes_is_bounded(void **state)
 }
 
 /* A resize precomputes its interpolation weights for the width of the output, up to a width of
- * 65,536. In a specialisation, the weights count as the memory of the specialisation. In a run node
- * by node, they count against the run's limit. */
+ * 65,536. In a specialisation, the weights count as the memory of the specialisation. If the graph
+ * runs node by node, the weights count against the run's limit. */
 static void what_grows_with_a_shape_is_counted(void **state)
 {
     (void)state;

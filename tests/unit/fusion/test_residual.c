@@ -1,6 +1,7 @@
 /*
- * Tests that every kernel that can write its output over the residual does so
- * (kernels/fused/epilogue.h). The outputs are compared with those of the same graph without fusion.
+ * Tests every kernel that can write its output over the residual. The kernel must reuse the
+ * residual's memory (kernels/fused/epilogue.h). The outputs are compared with those of the same
+ * graph without fusion.
  */
 #include "tests/support/test.h"
 
@@ -85,8 +86,8 @@ static void constant(struct rt_bytes *g, const char *name, int rank, const int64
     rt_bytes_clear(&value);
 }
 
-/* Writes a graph that computes `relu6(n + (op(nx, w) * scale + shift))`. Only the plan holds `n =
- * -r` and `nx = -x`, so kernels may overwrite them. */
+/* Writes a graph that computes `relu6(n + (op(nx, w) * scale + shift))`. The graph computes
+ * `n = -r` and `nx = -x`, so kernels may overwrite n and nx. */
 static void network(struct rt_bytes *g, const struct layer *l, const char *sum)
 {
     rt_bytes_init(g, 1 << 25);

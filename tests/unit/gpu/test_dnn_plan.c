@@ -31,7 +31,7 @@ static FILE *open_file(const char *path)
     return file;
 }
 
-/* Sets the epilogue that the letters name: r residual, b bias, R ReLU. */
+/* Sets the steps of the epilogue. The letter r means a residual, b a bias, and R a ReLU. */
 static void set_epilogue(struct dnn_conv *c, const char *letters)
 {
     c->has_residual = strchr(letters, 'r') != NULL;

@@ -175,8 +175,8 @@ static void compare_convolution(const struct convolution *c, const char *steps, 
     compare(what);
 }
 
-/* The feeds hold NaN and infinities, so the comparison also covers how each activation treats
- * them. */
+/* The feeds contain NaN and infinities, so the comparison also covers the results of each
+ * activation for these values. */
 static void convolutions_give_the_results_of_the_cpu(void **state)
 {
     static const char *const modes[] = {"all", "no_relu", "bare", "none"};

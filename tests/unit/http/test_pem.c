@@ -1,5 +1,5 @@
-/* Tests that text without a valid certificate or key is refused with an error that states what the
- * text holds instead. */
+/* Tests that text without a valid certificate or key is refused. The error must state what the
+ * text contains instead. */
 #include "tests/support/test.h"
 
 #include "server/base/pem.h"

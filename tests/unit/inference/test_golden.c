@@ -1,5 +1,5 @@
 /* Tests how responses are compared with golden responses, how a difference is described, and by how
- * much numbers may differ. String literals hold the serialized messages. */
+ * much numbers may differ. String literals contain the serialized messages. */
 #include "tests/support/test.h"
 
 #include <math.h>
@@ -95,8 +95,8 @@ static enum rt_status answers(enum srv_api api, const char *got, size_t n_got, c
 
 #define TWO   "\x00\x00\x00\x40"
 #define THREE "\x00\x00\x40\x40"
-/* Entries of a response's outputs. TYPED holds a float [1] in float_val, and CONTENT holds the same
- * tensor in tensor_content. */
+/* Entries of a response's outputs. TYPED stores a float [1] in float_val, and CONTENT stores the
+ * same tensor in tensor_content. */
 #define TYPED(name, value)                                                                         \
     "\x0a\x13\x0a\x01" name "\x12\x0e\x08\x01\x12\x04\x12\x02\x08\x01\x2a\x04" value
 #define CONTENT(name, value)                                                                       \

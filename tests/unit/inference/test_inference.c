@@ -1,5 +1,5 @@
 /* Tests inference through every API on a version that no server has published, as in warm-up.
- * String literals hold the serialized requests and responses. */
+ * String literals contain the serialized requests and responses. */
 #include "tests/support/test.h"
 
 #include "kernels/kernels.h"
@@ -111,8 +111,8 @@ static void classify_and_regress_are_answered(void **state)
             "\x0a\x13\x0a\x01m\x1a\x0eregress_x_to_y\x12\x15\x0a\x13\x0a\x11" X,
             "\x0a\x07\x0a\x05\x0d" THREE SPEC("\x12\x23", "\x0eregress_x_to_y"),
             SPEC("\x0a\x23", "\x0eregress_x_to_y") "\x12\x15\x0a\x13\x0a\x11" X);
-    /* The context holds x and the example is empty. When the request is serialized again, x is in
-     * the example. */
+    /* The context contains x, and the example is empty. When the request is serialized again, x is
+     * in the example. */
     ANSWERS(*state, SRV_CLASSIFY,
             "\x0a\x14\x0a\x01m\x1a\x0f"
             "classify_x_to_y\x12\x17\x12\x15\x0a\x00\x12\x11" X,

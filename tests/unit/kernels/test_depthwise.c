@@ -124,7 +124,7 @@ static void windows_may_differ_in_height_and_width(void **state)
 }
 
 /* NaN and infinity affect only the outputs whose windows contain them. Pixels outside the image are
- * left out of the sums, so an infinite weight there does not produce NaN. */
+ * left out of the sums, so an infinite weight at such a pixel does not produce NaN. */
 static void numbers_that_are_none_stay_where_they_are(void **state)
 {
     static const enum rt_activation acts[] = {RT_ACT_NONE, RT_ACT_RELU, RT_ACT_RELU6, RT_ACT_SWISH};

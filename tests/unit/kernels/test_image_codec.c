@@ -8,12 +8,12 @@
 #include "tests/support/test.h"
 
 struct caller {
-    struct kn_codec codec; /* the first member, so that its address is that of the struct */
+    struct kn_codec codec; /* first member, because its address is cast to `struct caller *` */
     struct rt_error err;
     int64_t work, most_work; /* `spend` fails when `work` exceeds most_work */
     size_t charged, most_bytes;
-    int n_asked, n_held; /* number of calls to `pixels`, and number of allocations that are not
-                          * freed */
+    /* n_asked counts the calls to `pixels`, and n_held the allocations that are not freed. */
+    int n_asked, n_held;
     void *pixels;
 };
 

@@ -232,7 +232,8 @@ static void nan_in_segments_gives_what_tensorflow_gives(void **state)
     const struct {
         int n_rows;
         float row[ROWS];
-        /* results of Max and Min for the first eight columns, and for the ninth */
+        /* The results of Max and Min. `packed` applies to the first eight columns, and `rest` to
+         * the ninth column. */
         float packed[2], rest[2];
     } cases[] = {
         {3, {n, 1, 2}, {2, 1}, {2, 1}},

@@ -20,7 +20,7 @@ enum { N_THREADS = 4, N_RUNS = 40, MAX_CASES = 60 };
 struct fixture {
     struct rt_bytes g;
     struct rt_registry *all;
-    /* A registry that holds only the plain kernel of each op that has one. */
+    /* For each op that has a plain kernel, the registry contains only the plain kernel. */
     struct rt_registry *plain;
     struct rt_tuning tuning;
     uint64_t seed;
@@ -33,8 +33,8 @@ static bool is_plain(const struct rt_kernel *k)
     return n > 6 && strcmp(k->name + n - 6, ".plain") == 0;
 }
 
-/* Returns a registry of the ops that the tests use. With plain_only, it holds only the plain kernel
- * of each op that has one. */
+/* Returns a registry of the ops that the tests use. If plain_only is set and an op has a plain
+ * kernel, the registry contains no other kernel of the op. */
 static struct rt_registry *registry(const struct rt_registry *from, bool plain_only)
 {
     static const char *const ops[] = {"MatMul",

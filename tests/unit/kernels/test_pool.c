@@ -38,7 +38,7 @@ static void one_shape(const char *op, const char *attrs, const int64_t *dim)
     for (int64_t i = 0; i < rt_tensor_count(&single.out[0]); i++) {
         const float a = ((float *)single.out[0].data)[i];
         const double b = ((double *)twice.out[0].data)[i];
-        /* The maximum of a window that holds only NaN is the lowest finite value of its type. */
+        /* The maximum of a window that contains only NaN is the lowest finite value of its type. */
         if (!(a == (float)b) && !(isnan(a) && isnan(b)) && !(is_max && b < -1e300 && a < -1e38f) &&
             !(fabs((double)a - b) <= 1e-4))
             fail_msg("%s %s, %lld channels: %g, not %g", op, attrs, (long long)dim[3], (double)a,

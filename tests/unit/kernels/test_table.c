@@ -180,7 +180,7 @@ static void a_reserved_key_is_refused(void **state)
     dense_table(x, EMPTY_0, BUCKETS8);
     assert_fails(run(x, "insert", 2, 0, (int64_t[]){1, 0}, (float[]){1, 2}, NULL),
                  RT_INVALID_ARGUMENT, &x->err, "Using the empty_key as a table key is not allowed");
-    assert_int_equal(size_of(x), 1); /* the table holds the key that preceded the refused key */
+    assert_int_equal(size_of(x), 1); /* only the key before the refused key was inserted */
     assert_fails(run(x, "find:0", 1, 0, (int64_t[]){-1}, NULL, &out), RT_INVALID_ARGUMENT, &x->err,
                  "Using the deleted_key as a table key is not allowed");
     assert_fails(run(x, "remove", 1, 0, (int64_t[]){0}, NULL, NULL), RT_INVALID_ARGUMENT, &x->err,
@@ -332,7 +332,7 @@ static void an_export_whose_buckets_all_collide_ends_soon_after_its_deadline(voi
     for (int64_t i = 0; i < CROWD; i++)
         k[i] = (i + 1) << 32;
     dense_table(x, EMPTY_0, BUCKETS8);
-    /* The table hashes with a secret key, so multiples of 2^32 do not collide in it. */
+    /* The table hashes with a secret key, so keys that are multiples of 2^32 do not collide. */
     x->deadline_ms = 5000;
     assert_ok(run(x, "insert", CROWD, 0, k, v, NULL), &x->err);
     ends_soon(x, "export:0", 1, k, NULL);

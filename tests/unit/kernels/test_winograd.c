@@ -112,8 +112,8 @@ static void sums_agree_with_direct_ones_on_every_instruction_set(void **state)
         all_shapes(kn_winograd_loops_of(which));
 }
 
-/* With explicit padding, an image without rows or columns has outputs, although its tensor holds no
- * bytes. */
+/* With explicit padding, an image without rows or columns has outputs, although its tensor is
+ * empty. */
 static void an_image_without_rows_is_padding_only(void **state)
 {
     (void)state;

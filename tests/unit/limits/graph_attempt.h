@@ -26,7 +26,7 @@ enum { GA_CHAIN = 12000 }; /* length of a chain of calls, far above the limit of
  * node with the op `op`. */
 void ga_function(struct rt_bytes *g, const char *name, const char *op, const char *inputs,
                  const char *attrs);
-/* Adds "x", and "y", which calls function `f` with x as its argument. */
+/* Adds the input "x", and a node "y" that calls function `f` with "x" as its argument. */
 void ga_main_call(struct rt_bytes *g, const char *f);
 /* Adds functions f0 to fn and a node that calls f0. Each function except the last has one node,
  * which calls the next function. '#' in `attrs` stands for the number of the next function. */

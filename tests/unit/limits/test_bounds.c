@@ -118,8 +118,8 @@ static void rows_that_are_only_announced_cost_nothing(void **state)
 }
 
 /* A NaN equals nothing, not even itself, so each NaN is a new element of a set. If all NaNs, or all
- * complex numbers with a NaN, had the same hash, each would be compared with all earlier ones, in
- * quadratic time. */
+ * complex numbers with a NaN, had the same hash, each would be compared with all earlier elements,
+ * in quadratic time. */
 static void items_do_not_crowd_in_one_slot(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void ends_soon(struct op_call c)
 
 /* Returns n integers that an attacker who knew this process's hash key could choose. All hashes
  * fall into one 64th of a table of n_slots slots, so each integer is compared with nearly all
- * earlier ones. */
+ * earlier integers. */
 static struct rt_tensor crowd(int64_t n, uint64_t n_slots)
 {
     struct rt_tensor t = empty(RT_I64, 1, DIM(n));

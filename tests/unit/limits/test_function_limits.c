@@ -1,6 +1,6 @@
 /*
- * Tests graphs whose functions call each other deeply, exponentially often, with attributes that
- * grow, or with types that do not match the call.
+ * Tests graphs with deeply nested function calls, with an exponential number of calls, with
+ * attributes that grow from call to call, or with types that do not match the call.
  */
 #include "tests/unit/limits/graph_attempt.h"
 

@@ -202,8 +202,8 @@ static void names_of_a_large_signature(struct rt_bytes *g)
     rt_bytes_clear(&nodes);
 }
 
-/* Builds a loop in which each iteration makes a list that holds the previous iteration's list, so
- * that 50,000 lists are nested. */
+/* Builds a loop in which each iteration makes a list that contains the previous iteration's list,
+ * so that 50,000 lists are nested. */
 static void lists_in_lists(struct rt_bytes *g)
 {
     struct rt_bytes nodes;

@@ -330,7 +330,7 @@ static void products_of_attributes_and_dimensions_are_checked(void **state)
     offsets.in[0] = op_int(0);
     for (int k = 1; k < 4; k++)
         offsets.in[k] = op_tensor(RT_I64, 1, (int64_t[]){1}, &most);
-    (void)op_run(&offsets); /* may return an offset that wraps, or refuse the type */
+    (void)op_run(&offsets); /* the op may return a wrapped offset or refuse the type */
     op_clear(&offsets);
 }
 

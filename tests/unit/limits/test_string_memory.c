@@ -12,7 +12,7 @@
 enum { MEGABYTE = 1 << 20, LIMIT = 100 * MEGABYTE, MANY = 3000 };
 
 /* Returns a tensor whose elements share one string of `bytes` bytes, in which every 64th byte is a
- * space and the others are 'a'. */
+ * space and all other bytes are 'a'. */
 static struct rt_tensor shared_strings(int rank, const int64_t *dim, size_t bytes)
 {
     struct rt_tensor t = op_tensor(RT_STRING, rank, dim, NULL);

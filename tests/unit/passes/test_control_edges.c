@@ -1,6 +1,6 @@
 /*
- * If node A names node B as a control input, every run that needs A must run B before A. This must
- * hold no matter what replaces A in a plan. The replacement may be a constant, the body of a
+ * If node A names node B as a control input, every run that needs A must run B before A. This rule
+ * applies no matter what replaces A in a plan. The replacement may be a constant, the body of a
  * function, the branch that is taken, a fused node, or a value that follows from a shape.
  *
  * Each tensor in `waiting` is fetched separately and depends on "gate". The node "gate" adds 1 to a

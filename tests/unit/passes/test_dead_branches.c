@@ -172,8 +172,8 @@ static void one_of_many_that_a_merge_joins_may_be_alive(void **state)
     rt_bytes_clear(&in);
 }
 
-/* The work of the pass must not be quadratic in the length of the chain. It would be if the pass
- * followed the path from each RefSwitch to the variable separately. */
+/* The work of the pass must not be quadratic in the length of the chain. A pass that followed the
+ * path from each RefSwitch to the variable separately would do quadratic work. */
 static void a_reference_may_be_handed_on_many_times(void **state)
 {
     struct small_graph *x = *state;

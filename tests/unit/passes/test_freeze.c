@@ -342,8 +342,7 @@ static void check_first_run(const struct form *f, bool is_ref, int way, float x)
     if (rt_session_prepare(s, &spec, &c, &err) || rt_callable_run(c, &in, out, NULL, &err))
         fail_msg("%s: %s", f->what, rt_error_text(&err));
     const float a = *(const float *)out[0].data, b = *(const float *)out[1].data;
-    /* The form "write inside While through what the last step made" writes "b" first and then
-     * "a". */
+    /* The form whose name contains "last step" writes to "b" first and then to "a". */
     const bool both = strstr(f->what, "last step") && x > 0;
     if (a != (x > 0 ? 10.0F : 1.0F) || b != (x > 0 && !both ? 2.0F : 10.0F))
         fail_msg("%s, way %d, x %g: a and b are %g and %g", f->what, way, (double)x, (double)a,

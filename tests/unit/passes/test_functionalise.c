@@ -236,8 +236,8 @@ static void as_many_cases_as_models_have_are_functionalised(void **state)
     cf_assert_functionalised(x, "m0", "If", CASES);
 }
 
-/* Adds a branch that is taken if x > 0. The branch computes the sum of n values from outside of the
- * branch, each of which it reads twice. */
+/* Adds a branch that is taken if x > 0. The branch reads n values from outside the branch, each
+ * value twice, and computes the sum of the values. */
 static void read_from_outside(struct small_graph *x, int n)
 {
     struct rt_bytes in;

@@ -12,8 +12,7 @@ struct graph {
     bool is_rowwise;
     struct gd_line line[RG_MOST_LINES];
 };
-/* "at" holds an integer from 0 to 3 for each row, and "peak" a float from 39 to 50. The row-wise
- * graphs come first. */
+/* For each row, "at" contains an integer from 0 to 3, and "peak" contains a float from 39 to 50. */
 #define ASSERT                                                                                     \
     {"a", "Assert", "ok x", "T=[float]"},                                                          \
     {                                                                                              \

@@ -218,7 +218,7 @@ static void a_string_without_end_is_refused(void **state)
     free(name);
 }
 
-/* Returns a number below n, the next of a fixed sequence. */
+/* Returns the next number of a fixed pseudo-random sequence. The number is less than n. */
 static unsigned any(unsigned n)
 {
     static uint64_t x = 1;
@@ -382,8 +382,8 @@ static void a_check_ends_the_unpacking_at_any_time(void **state)
     void *m = pb_unpack_checked(d, rt_span_of(b.p, b.n), "x", &check, &err);
     assert_non_null(m);
     pb_free(m);
-    /* there is a check for every 16,384 of the 200,000 fields, and one for every 4,096
-     * allocations */
+    /* The check is called once per 16,384 of the 200,000 fields, and once per 4,096
+     * allocations. */
     const int n_checks = INT32_MAX - left;
     assert_in_range(n_checks, SIGNATURES * 2 / 16384 + SIGNATURES / 4096, 1000);
     for (int at = 1; at <= n_checks; at++) {

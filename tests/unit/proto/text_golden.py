@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes text_golden.inc, which holds texts and, for each text, either the serialized message that protobuf's Python
-parser reads from it, or a mark that the parser refuses the text.
+"""Writes text_golden.inc. For each text, the file contains the text and the serialized message that protobuf's Python
+parser reads from the text. If the parser refuses the text, the file contains a mark instead of the message.
 
     python3 text_golden.py > text_golden.inc    (needs tensorflow and tensorflow-serving-api)
 

@@ -1,4 +1,4 @@
-/* Tests JSON responses, which hold either an error or outputs in row or columnar form. */
+/* Tests JSON responses, which contain either an error or outputs in row or columnar form. */
 #include "tests/support/test.h"
 
 #include "server/protocol/tfs/json_tensor.h"

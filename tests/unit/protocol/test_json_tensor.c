@@ -175,8 +175,8 @@ static void the_16_bit_floats_round_once_and_come_back(void **state)
             assert_int_equal(rt_bfloat_from((double)rt_bfloat_value(h)), h);
         if ((i & 0x7fff) >= 0x7bff)
             continue;
-        /* The midpoint of two neighbouring numbers rounds to the even one, and the doubles next to
-         * the midpoint round to the nearer neighbour. */
+        /* The midpoint of two neighbouring numbers rounds to the number whose last bit is 0. The
+         * doubles next to the midpoint round to the nearer number. */
         double low = (double)rt_half_value(h), high = (double)rt_half_value((uint16_t)(i + 1));
         double middle = (low + high) / 2;
         assert_int_equal(rt_half_from(middle), i + (i & 1));
@@ -188,7 +188,8 @@ static void the_16_bit_floats_round_once_and_come_back(void **state)
     assert_int_equal(rt_half_from(-1e300), 0xfc00);
     assert_int_equal(rt_half_from(1e-300), 0);
     assert_int_equal(rt_bfloat_from(1e300), 0x7f80);
-    /* The number is halfway between two bfloat16 numbers and is rounded to the even one. */
+    /* The number is halfway between two bfloat16 numbers. It rounds to the number whose last
+     * bit is 0. */
     assert_int_equal(rt_bfloat_from(1.00390625), 0x3f80);
     /* The number is just above halfway between two bfloat16 numbers. If it were rounded to a float
      * first, it would lie exactly halfway. */

@@ -388,8 +388,8 @@ static void as_many_of_the_longest_lines_as_are_kept_fit_into_the_file(void **st
     folder_remove();
 }
 
-/* One process makes 20,000 choices, more than the file holds. Another process adds a few choices to
- * the same file. */
+/* One process makes 20,000 choices, which do not all fit in the file. Another process adds a few
+ * choices to the same file. */
 static void the_oldest_make_room_for_what_is_new(void **state)
 {
     struct fixture *x = *state;

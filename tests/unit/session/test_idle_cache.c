@@ -69,7 +69,7 @@ static bool put_one(struct shelf *s, int64_t at_ms)
     return true;
 }
 
-/* Initialises `s`, a cache owner of the same session as `of`. */
+/* Initialises `s` as a cache owner that belongs to the same session as `of`. */
 static void open_shelf_of(struct shelf *of, struct shelf *s, struct rt_idle_cache *idle_cache,
                           size_t size)
 {

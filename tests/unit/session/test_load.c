@@ -46,8 +46,9 @@ static void weights_are_held_in_one_form_and_those_of_no_signature_in_none(void 
     (void)state;
     int n, n_unread;
     struct rt_session_stats stats;
-    /* No signature reads the second copy that Keras writes of every variable, or the counters of a
-     * seed generator. The larger filters and matrices are held in packed form only. */
+    /* Keras writes a second copy of every variable, and the counters of a seed generator. No
+     * signature reads these variables. Larger filters and matrices are stored only in packed
+     * form. */
     struct rt_model *m = load("models/digits/1", false);
     count(m->session, &n, &n_unread);
     rt_session_stats(m->session, &stats);
@@ -187,7 +188,8 @@ static void a_load_may_be_cancelled_at_any_node(void **state)
     rt_registry_free(all);
 }
 
-/* Number of loads of make_lazy's tensor, and number of these loads that had no check. */
+/* n_loads counts the loads of make_lazy's tensor. n_loads_unchecked counts the loads without a
+ * check. */
 static int n_loads, n_loads_unchecked;
 
 static enum rt_status load_zeros(struct rt_buffer *b, const struct rt_check *check,

@@ -114,7 +114,7 @@ static size_t held(struct rt_session *s)
 }
 
 /* Runs the node `what` if `out` is NULL. Otherwise, fetches the tensor `what`, an integer, into
- * *out. The feeds are n, a string of `bytes` bytes, and a vector of n zeros. */
+ * *out. The feeds are the number n, a string of `bytes` bytes and a vector of n zeros. */
 static enum rt_status run(struct rt_session *s, const char *what, int32_t n, size_t bytes,
                           int64_t *out, struct rt_error *err)
 {
@@ -224,8 +224,8 @@ static void what_exceeds_the_limit_is_refused_and_changes_nothing(void **state)
     rt_session_free(s);
 }
 
-/* The state copies a value that would otherwise keep other memory in use. Examples are a slice of a
- * tensor, and a value in a request's memory. */
+/* A value is copied into the state if it would otherwise keep other memory in use, as a slice of a
+ * tensor or a value in a request's memory would. */
 static void what_would_hold_other_memory_is_copied(void **state)
 {
     struct rt_session *s = session(NULL, true);

@@ -83,8 +83,8 @@ static void prepare_draws(struct drawing *d, struct rt_session *s, int k)
     d->twice = state_prepare(s, name);
 }
 
-/* Computes the sums that one callable gets in successive runs, node by node. All calls of a test
- * together must get the same sums, in any order. */
+/* Computes the sums that one callable gets in successive runs, node by node. In a test, the sums of
+ * all calls must be these sums, in any order. */
 static void expected_draws(int k, double *sum)
 {
     struct rt_session *s = state_open(STATE_NODE_BY_NODE);

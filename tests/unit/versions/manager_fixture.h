@@ -1,12 +1,12 @@
 /*
- * Runs the version manager on models that are text files: saved_model.pb holds one word, which
+ * Runs the version manager on models that are text files: saved_model.pb contains one word, which
  * determines how the version loads. A version is complete as soon as that file exists.
  *
  *   ok     loads
  *   bad    fails with UNIMPLEMENTED, which the manager does not retry
  *   flaky  fails with UNAVAILABLE, which the manager retries
  *   huge   needs more memory than is available
- *   large  loads, and holds MF_LARGE_BYTES of memory
+ *   large  loads, and occupies MF_LARGE_BYTES of memory
  *   counted loads, and fixture.n_counted is the number of its loads that have begun
  *   writer loads, and writes one more file into its own directory
  *
@@ -28,7 +28,7 @@ extern struct manager_fixture {
     struct srv_server server;
     /* NULL unless mf_tear_down has to stop a manager. */
     struct srv_manager *manager;
-    struct rt_error err; /* set by MF_START, and by calls to which tests pass it */
+    struct rt_error err; /* error of MF_START, and of calls that tests make */
 
     atomic_int n_loads;   /* number of loads that have begun */
     atomic_int n_counted; /* number of loads of versions of the kind "counted" that have begun */

@@ -17,7 +17,7 @@ enum { N_CORES = 2, N_SLOTS = 2, MOST = 2000 };
 struct simulated {
     struct srv_queued_load queued;
     int64_t cost_ns;            /* INT64_MAX for a load that never ends */
-    int64_t begun_ns, ended_ns; /* when the load first began and ended; -1 before */
+    int64_t begun_ns, ended_ns; /* when the load first began and ended, or -1 */
     int n_begun;
 };
 
@@ -117,8 +117,8 @@ static int64_t run_until_end_of(const struct simulated *load)
     return now_ns - begin;
 }
 
-/* Returns the largest factor by which other loads can slow a load down. All slots of all levels are
- * then occupied. */
+/* Returns the largest factor by which other loads can slow a load down. The factor is reached when
+ * all slots of all levels are occupied. */
 static int64_t most_slowdown(void)
 {
     return SRV_LOAD_LEVELS * N_SLOTS / N_CORES;
@@ -225,7 +225,8 @@ static void a_load_that_nobody_waits_for_stays_at_its_level(void **state)
     assert_true(srv_load_queue_least_left_ns(&queue) == INT64_MAX);
 }
 
-/* A stopped load loses at most a ninth of the slice in which it finally ends. */
+/* A load loses the slices in which it was stopped. Together, these slices are at most a ninth of
+ * the slice in which the load ends. */
 static void little_time_is_lost(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Tests how loads begin, make way for others and end. test_load_queue.c tests their order. */
+/* Tests how loads begin, make way for other loads, and end. test_load_queue.c tests the order of
+ * loads. */
 #include "tests/support/test.h"
 
 #include <stdatomic.h>
