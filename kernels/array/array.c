@@ -398,8 +398,8 @@ struct b16 {
                 d[i * ds] = s[i * ss];                                                             \
         }                                                                                          \
     }                                                                                              \
-    /* Transposes in square blocks, which fit in the cache. dst is contiguous along dimension 1,   \
-     * and src along dimension 0. */                                                               \
+    /* Transposes a matrix in square blocks that fit in the cache. dst is contiguous along         \
+     * dimension 1, and src is contiguous along dimension 0. */                                    \
     static void transpose_##N(void *dst, int64_t d0, const void *src, int64_t s1, int64_t n0,      \
                               int64_t n1)                                                          \
     {                                                                                              \

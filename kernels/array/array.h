@@ -51,9 +51,9 @@ bool kn_scalar_float(const struct rt_tensor *t, double *v);
 int kn_ints(const struct rt_tensor *t, int64_t *v, int max);
 /* ---- attributes that several families have ---- */
 
-/* Checks the `container` attribute of a node that creates a table or a TensorFlow 1 variable. It
- * may contain letters, digits, '.', and, except as the first character, '-' and '/'. TensorFlow
- * does not check the container of a VarHandleOp. */
+/* Checks the `container` attribute of a node that creates a table or a TensorFlow 1 variable. The
+ * container may consist of letters, digits, '.', '-' and '/', but '-' and '/' may not be the first
+ * character. TensorFlow does not check the container of a VarHandleOp. */
 enum rt_status kn_check_container(const struct rt_node *n, struct rt_error *err);
 /* Reads the node's bad_indices_policy. Sets *skips to whether elements with an index out of bounds
  * must be skipped. An unknown policy is an error, as in TensorFlow's kernel constructor. */
@@ -132,8 +132,8 @@ static inline void kn_copy(enum rt_dtype dtype, void *dst, const void *src, int6
         rt_copy_elements(dtype, dst, src, n);
 }
 /*
- * Copy and clear large arrays in chunks that take at most a few milliseconds, with a deadline check
- * after each.
+ * These functions copy and clear large arrays in chunks. They check the deadline after each chunk,
+ * which takes at most a few milliseconds.
  */
 enum rt_status kn_copy_chunks(struct rt_run *r, enum rt_dtype dtype, void *dst, const void *src,
                               int64_t n);
@@ -183,7 +183,8 @@ static inline size_t kn_text_chunk(size_t n)
 {
     return n < KN_TEXT_CHUNK ? n : KN_TEXT_CHUNK;
 }
-/* Copies the n bytes at src, which may be NULL if n is 0, and counts them in *left. */
+/* Copies the n bytes at src, which may be NULL if n is 0. *left counts down to the next deadline
+ * check (rt_run_spend). */
 enum rt_status kn_copy_long_text(struct rt_run *r, int64_t *left, char *dst, const char *src,
                                  size_t n);
 static inline enum rt_status kn_copy_text(struct rt_run *r, int64_t *left, char *dst,

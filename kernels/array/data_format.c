@@ -1,6 +1,6 @@
 /*
- * DataFormatDimMap and DataFormatVecPermute translate axes, and vectors with one element for each
- * axis, from one data format (NHWC) to another (NCHW).
+ * Ops that convert from one data format to another, for example from NHWC to NCHW. DataFormatDimMap
+ * converts axis numbers. DataFormatVecPermute reorders vectors that have one element for each axis.
  */
 #include <string.h>
 

@@ -238,8 +238,8 @@ static enum rt_status diag_run(struct rt_run *r)
     return st;
 }
 
-/* Marks the op as row-wise if all inputs that depend on the batch have their rows along one axis,
- * which must not be among the last `inner` axes of the output. */
+/* Marks the op as row-wise if the rows of all inputs that depend on the batch lie along the same
+ * axis, and this axis is not one of the last `inner` axes of the output. */
 static void outer_rows(struct rt_rows *r, int inner)
 {
     int axis = -1;

@@ -55,8 +55,8 @@ static enum rt_status fill_run(struct rt_run *r)
                      rt_tensor_count(&r->out[0]), r);
 }
 
-/* If exactly one axis has the length of the batch, marks the op as row-wise along it. All rows are
- * equal, so no row depends on another. */
+/* If exactly one axis has the length of the batch, marks the op as row-wise along this axis. All
+ * rows are equal, so no row depends on another row. */
 static void fill_rows(struct rt_rows *r)
 {
     const struct rt_shape *o = &r->out[0].shape;

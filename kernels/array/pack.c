@@ -76,7 +76,7 @@ static enum rt_status pack_run(struct rt_run *r)
 }
 
 /* Marks the op as row-wise if all inputs that depend on the batch have their rows along one axis.
- * In the output, this axis comes one later if the new axis is inserted before it. */
+ * If the new axis is inserted before the axis of the rows, the number of that axis grows by one. */
 static void pack_rows(struct rt_rows *r)
 {
     int axis = -1;

@@ -52,8 +52,8 @@ static enum rt_status reverse_run(struct rt_run *r)
         return st;
     if (r->in[1].dtype == RT_BOOL && t->dim[0] == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Invalid input first dimension. Found 0.");
-    /* As in TensorFlow, an alias of a variable is copied even if no axis is reversed, unless it is
-     * a scalar or empty. */
+    /* As in TensorFlow, an alias of a variable is copied even if no axis is reversed. Scalars and
+     * empty tensors are not copied. */
     if ((axes == 0 && !t->alias_of) || rt_tensor_count(t) == 0)
         return kn_view(r, 0, 0, t->rank, t->dim);
     if (!kn_out(r, 0, t->rank, t->dim))

@@ -5,10 +5,10 @@
 #include "runtime/core/op.h"
 
 /*
- * Sorts as rt_sort (runtime/base/sort.h) does, with the run's check. A large array needs a
- * workspace, which counts against the run's memory limit. Fails if the run has been cancelled, or
- * has exceeded its deadline or its memory limit. Elements of the array may then be lost or
- * duplicated.
+ * Sorts as rt_sort (runtime/base/sort.h) does, and checks the run's cancellation and deadline at
+ * intervals. A large array needs a workspace, which counts against the run's memory limit. Fails if
+ * the run has been cancelled, or has exceeded its deadline or its memory limit. Elements of the
+ * array may then be lost or duplicated.
  */
 enum rt_status kn_sort(struct rt_run *r, void *base, int64_t n, size_t size,
                        int (*compare)(const void *a, const void *b));

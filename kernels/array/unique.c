@@ -1,5 +1,5 @@
 /* Unique and its variants return each distinct value once, in the order of first occurrence.
- * ListDiff returns the values of one list that another lacks. */
+ * ListDiff returns the values of one list that are not in another list. */
 #include "kernels/array/hash_set.h"
 #include "kernels/entry.h"
 #include "runtime/base/checked.h"

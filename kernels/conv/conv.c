@@ -15,8 +15,8 @@
 #include "kernels/fused/epilogue.h"
 #include "runtime/base/checked.h"
 
-/* Returns whether the output may be written over the residual. The depthwise kernels do not support
- * this, and no known network adds a residual to a depthwise convolution. */
+/* Returns whether the output may be written over the residual. The depthwise kernels do not write
+ * over the residual, and no known network adds a residual to a depthwise convolution. */
 static bool may_lie_over(const struct rt_node *n, const struct rt_info *filter)
 {
     return filter->dtype == RT_F32 && !kn_conv_is_depthwise(n);

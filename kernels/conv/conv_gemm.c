@@ -24,8 +24,8 @@ enum {
     OUTPUTS = 1 << 15,
     /* cost of reading or writing one element, in multiplications */
     MACS_PER_ELEMENT = 32,
-    /* Number of floats in a cache line. Rows of im2col copies whose distance is a power of two
-     * would share cache sets, so a line of padding is put between them. */
+    /* Number of floats in a cache line. If the distance between rows of the im2col copies were a
+     * power of two, the rows would share cache sets, so a cache line of padding separates them. */
     LINE = 16,
 };
 enum { LONG_SUM = 128, LEAST_CHANNELS = 16, SHORT_ROW = 10 };
@@ -37,11 +37,11 @@ struct state {
     bool in_place;
     struct kn_im2col im2col;
     int64_t pixels; /* number of output pixels, which are the rows of the GEMM */
-    /* number of pixels per block, number of blocks, and number of terms copied by im2col at a
-     * time */
+    /* `rows` is the number of pixels per block, and `blocks` is the number of blocks. im2col copies
+     * `terms` terms at a time. */
     int64_t rows, blocks, terms;
     int64_t ld;             /* number of floats from one row of the im2col copies to the next */
-    int64_t panels, groups; /* number of panels per shard, and number of shards per block */
+    int64_t panels, groups; /* a shard has `panels` panels; a block has `groups` shards */
     int n_slots;            /* number of shards that run concurrently */
     /* Each core has slot_bytes bytes of scratch memory for its im2col copies. If a broadcast
      * residual is added, the output without the residual is stored in scratch memory at offset
@@ -183,7 +183,7 @@ struct work {
     const float *src, *packed;
     float *dst;
     char *workspace;
-    struct kn_gemm_post_ops post_ops; /* the post-ops, with the residual of all outputs */
+    struct kn_gemm_post_ops post_ops; /* post_ops.residual belongs to pixel 0 */
 };
 
 static enum rt_status conv_gemm_shard(struct rt_run *r, void *arg, int64_t i, int64_t slot)

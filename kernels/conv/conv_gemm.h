@@ -1,8 +1,8 @@
 /*
- * The kernel "conv2d.product" computes a Conv2D with a constant filter as a GEMM (packed_gemm.h). A
- * 1x1 filter with stride 1 and without padding reads the input in place. For other filters, im2col
- * copies the windows of a block of pixels into scratch memory that fits in a core's own cache, and
- * all output channels are then computed from the copies.
+ * The kernel "conv2d.product" computes a Conv2D with a constant filter as a GEMM (packed_gemm.h).
+ * If the window is 1x1, the stride is 1 and there is no padding, the GEMM reads the input in place.
+ * Otherwise, im2col copies the windows of a block of pixels into scratch memory that fits in a
+ * core's own cache, and all output channels are then computed from the copies.
  */
 #ifndef KN_CONV_GEMM_H
 #define KN_CONV_GEMM_H

@@ -2,10 +2,11 @@
  * The state of the two kernels that compute any convolution, "*.onednn" and "*.plain", and the
  * functions that their files share.
  *
- * conv_kernel.c holds the code that both kernels need: shapes, half-precision types, empty sums,
- * and the epilogue after the plain loops. conv_onednn.c prepares oneDNN's primitives, their splits
- * into executions and the packed filter; conv_onednn_run.c runs the executions. The plain loops
- * have their own header, conv_plain.h.
+ * conv_kernel.c contains the code that both kernels need. It prepares the state, converts
+ * half-precision tensors, handles convolutions with empty tensors, and runs the epilogue after the
+ * plain loops. conv_onednn.c splits a convolution into executions of oneDNN primitives, and
+ * prepares the primitives and the packed filter. conv_onednn_run.c runs the executions.
+ * conv_plain.h declares the plain loops.
  *
  * Threads: the prepare function writes the state. Any number of runs share it, and write only its
  * atomic members.
@@ -53,8 +54,9 @@ struct kn_conv_onednn_split {
      * filter.
      */
     int64_t channels;
-    /* The scratch memory of one execution holds oneDNN's own scratch memory at offset 0, the input
-     * rounded to bfloat16 at bf16_at, and outputs that are computed out of place at apart_at. */
+    /* Layout of the scratch memory of one execution, which has `bytes` bytes. oneDNN's own scratch
+     * memory is at offset 0, and the input, rounded to bfloat16, is at offset bf16_at. Outputs that
+     * are computed out of place are at offset apart_at. */
     size_t bf16_at, apart_at, bytes;
 };
 
@@ -105,8 +107,8 @@ static inline int64_t kn_conv_n_slices(const struct kn_conv *c,
 
 /* ---- conv_kernel.c ---- */
 
-/* Allocates the state, and sets the members that depend only on the node and its shapes: `g` to
- * `epilogue`, `empty` and `broadcast_bytes`. */
+/* Allocates the state, and sets the members that depend only on the node and its shapes. These
+ * are g, dtype, i_src, i_filter, n_src, n_filter, n_dst, epilogue, empty and broadcast_bytes. */
 enum rt_status kn_conv_prepare_state(struct rt_prep *p, struct kn_conv **out);
 /* Lays out the remaining scratch memory, starting at offset `used`, and sets the total size of the
  * scratch memory. If `filter_too` is set, reserves memory for a float copy of a half-precision
@@ -132,7 +134,7 @@ struct kn_conv_work {
      * repeated on one core. NULL in serial runs. */
     atomic_bool *met_nan;
 };
-/* Runs all executions, on several cores if there is a sharded split and cores are idle, and then
+/* Runs all executions. Uses several cores if there is a sharded split and cores are idle. Then runs
  * the epilogue steps that oneDNN does not compute. Modifies `w`. */
 enum rt_status kn_conv_onednn_run(struct rt_run *r, struct kn_conv_work *w);
 

@@ -396,6 +396,6 @@ int kn_conv_onednn_can(const struct rt_prep *p)
 
     quiet.err = &ignored;
     if (kn_conv_prepare(&quiet, &g) || !kn_conv_image_in(&g) || !kn_conv_image_out(&g) || !g.batch)
-        return 2; /* the prepare function refuses the node, or there is nothing to compute */
+        return 2; /* `prepare` reports the error, or a tensor has no elements */
     return kn_conv_split_is_interruptible(&g) ? 2 : 0;
 }

@@ -57,8 +57,8 @@ enum { WINDOW_WORK = 64 }; /* the cost of locating one window, in units of rt_ru
                 x[g * w->cig + i] = (T)((U)x[g * w->cig + i] + s);                                 \
             }                                                                                      \
     }                                                                                              \
-    /* Computes one window. `at` is its position along the spatial axes of y, `x` points to the    \
-     * image, and `y` to the window's pixel. */                                                    \
+    /* Computes one window. `at` is the window's position along the spatial axes of y. `x` points  \
+     * to the image in x, and `y` points to the window's pixel in y. */                            \
     static enum rt_status window_##dt(const struct walk *w, const int64_t *at, T *x, const T *f,   \
                                       T *y, bool back, struct rt_run *r, int64_t *left)            \
     {                                                                                              \

@@ -6,8 +6,8 @@
 #include "kernels/cpu/vec_math.h"
 
 enum {
-    /* Number of outputs that are computed together. The image widths of most networks are multiples
-     * of 7. */
+    /* Number of outputs that are computed together. It is 7, because the image widths of most
+     * networks are multiples of 7. */
     PIXELS = 7,
     /* NEAR_BYTES is the size of the L1 cache. If the window rows of at least LEAST_CHANNELS
      * channels fit in this cache, as many channels as fit are processed together. Otherwise, all

@@ -2,10 +2,10 @@
  * Depthwise convolutions on float32 NHWC tensors without reordering. Every channel has its own
  * window, and vectors run along the channels. The sums of several neighbouring outputs stay in
  * registers while their windows are read, so each input pixel is read once per row of the window.
- * The sums start from the shift, and the activation is applied before they are written.
+ * The sums start from the shift, and the activation is applied before the outputs are written.
  *
- * Pixels outside the image are left out of the sums instead of multiplied by zero. The sums do not
- * depend on the batch size or on how rows are sharded.
+ * Pixels outside the image are left out of the sums. They are not multiplied as zeros. The sums do
+ * not depend on the batch size or on how rows are sharded.
  *
  * Threads: any; these functions are pure.
  */

@@ -20,8 +20,8 @@ struct kn_depthwise_loops {
     kn_depthwise_row_fn *row[2][2];
 };
 
-/* Returns the loops for the processor's instruction set number `which`, or NULL if it has fewer
- * sets. Number 0 is the best set, which depthwise.c uses. */
+/* Returns the loops for instruction set number `which` of the processor, or NULL if the processor
+ * has no set with this number. depthwise.c uses set 0, which is the best set. */
 const struct kn_depthwise_loops *kn_depthwise_loops_of(int which);
 
 #endif

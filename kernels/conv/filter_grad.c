@@ -180,10 +180,11 @@ struct filter_grad {
     enum rt_dtype dtype, compute;
     bool in_place;  /* whether the GEMM reads the windows from the input itself */
     int64_t pixels; /* number of pixels of the output */
-    int64_t terms,
-        groups; /* number of terms of a window over two axes, and number of groups of TERMS terms */
+    /* A window over two axes has `terms` terms, which are divided into `groups` groups of at most
+     * TERMS terms. */
+    int64_t terms, groups;
     int64_t n_in, n_back, n_out;
-    int n_slots; /* number of groups that are computed concurrently */
+    int n_slots; /* number of shards that run concurrently */
     size_t slot_bytes;
     /* offsets in scratch memory of float copies of half-precision tensors */
     size_t in_at, back_at, out_at;

@@ -1,6 +1,6 @@
 /*
- * The kernel "conv2d.line" computes a Conv2D with a constant filter whose window is one pixel wide
- * or high, by 1-D Winograd (winograd_1d.h).
+ * The kernel "conv2d.line" computes a Conv2D by 1-D Winograd (winograd_1d.h). The filter must be
+ * constant, and its window must be one pixel wide or one pixel high.
  */
 #ifndef KN_CONV_WINOGRAD_1D_CONV_H
 #define KN_CONV_WINOGRAD_1D_CONV_H

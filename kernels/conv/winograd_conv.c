@@ -29,8 +29,9 @@ enum {
      * share of their outputs lies outside the image, and there are enough tiles to make up for the
      * larger transformed weights. */
     LARGE_SIDE = 20,
-    /* With fewer than MIN_OUTPUTS_OF_4X4 outputs per image, 4x4 tiles are slower, because reading
-     * their larger weights costs more than the multiplications that they save. */
+    /* With fewer than MIN_OUTPUTS_OF_4X4 outputs per image, 4x4 tiles are slower than 2x2 tiles.
+     * The time for reading the larger weights of 4x4 tiles exceeds the time saved by fewer
+     * multiplications. */
     MIN_OUTPUTS_OF_4X4 = 100,
 };
 /* The largest error that kn_winograd_check_end may return for the node's filter. */
@@ -221,7 +222,7 @@ struct job {
     const float *src, *packed;
     float *dst;
     char *scratch;
-    int64_t block, tiles; /* index of the block that all cores share, and number of its tiles */
+    int64_t block, tiles; /* all cores share block number `block`, which has `tiles` tiles */
     int64_t step;         /* number of tiles, or of positions of the transform domain, per shard */
 };
 

@@ -13,12 +13,13 @@ struct kn_winograd_loops {
      * apart. */
     void (*input)(int m, const float *src, int64_t row, int64_t ci, float *v, int64_t step);
     /* Transforms the sums of a tile back into m x m outputs, whose rows are `row` floats apart. `p`
-     * holds one vector of co channels per position of the transform domain, `step` floats apart. */
+     * contains one vector of co channels per position of the transform domain, `step` floats apart.
+     */
     void (*output)(int m, const float *p, int64_t step, int64_t co, float *y, int64_t row);
 };
 
-/* Returns the loops for the processor's instruction set number `which`, or NULL if it has fewer
- * sets. Number 0 is the best set, which winograd.c uses. */
+/* Returns the loops for instruction set number `which` of the processor, or NULL if the processor
+ * has no set with this number. winograd.c uses set 0, which is the best set. */
 const struct kn_winograd_loops *kn_winograd_loops_of(int which);
 
 #endif

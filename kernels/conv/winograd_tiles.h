@@ -60,7 +60,7 @@ struct kn_winograd_sharding {
 struct kn_winograd_sharding kn_winograd_sharding(const struct kn_winograd_tiles *t, int width);
 
 struct kn_winograd_tile {
-    int64_t image, y, x; /* index of the image, and coordinates of the tile's first output in it */
+    int64_t image, y, x; /* the tile's first output is at (y, x) of image number `image` */
 };
 struct kn_winograd_tile kn_winograd_tiles_at(const struct kn_winograd_tiles *t, int64_t block,
                                              int64_t i);
@@ -101,8 +101,8 @@ bool kn_winograd_check_begin(struct kn_winograd_check *check, const struct kn_wi
 /*
  * Returns the largest difference between a Winograd sum and the direct sum, divided by the largest
  * magnitude of a direct sum. Returns NaN if a difference is NaN. `filter` has the shape [window_h,
- * window_w, ci, co]. If `scale` is not NULL, the direct sums are multiplied by its co floats, one
- * per output channel.
+ * window_w, ci, co]. If `scale` is not NULL, it points to co floats, and the direct sums of each
+ * output channel are multiplied by the float of this channel.
  */
 double kn_winograd_check_end(struct kn_winograd_check *check, const float *filter,
                              const float *scale);

@@ -17,8 +17,8 @@ struct kn_bf16_loops {
                   int64_t k);
 };
 
-/* Returns the loops for the processor's instruction set number `which`, or NULL if it has fewer
- * sets. Number 0 is the best set, which bf16.c uses. */
+/* Returns the loops for instruction set number `which` of the processor, or NULL if the processor
+ * has no set with this number. bf16.c uses set 0, which is the best set. */
 const struct kn_bf16_loops *kn_bf16_loops_of(int which);
 
 #endif

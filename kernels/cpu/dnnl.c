@@ -44,16 +44,16 @@ static void stream_free(void *s)
  *
  * oneDNN documents its primitive cache as thread-safe. In oneDNN 2.6, however, if one thread
  * emptied the cache while another thread created a primitive, the new primitive got the code of a
- * different one. Convolutions then returned wrong results or threw exceptions, and every second run
- * of test_dnnl failed.
+ * different primitive. Convolutions then returned wrong results or threw exceptions, and every
+ * second run of test_dnnl failed.
  */
 static struct rt_mutex objects = RT_MUTEX_INIT;
 
 /*
  * The capacity of oneDNN's primitive cache, which lets equal primitives share their code. A model's
- * layers, signatures and plans need the same primitives repeatedly, each with at least 10 KB of
- * code. The cache would also retain the primitives of unloaded models, so it is emptied whenever
- * the number of primitives has fallen to half of the maximum.
+ * layers, signatures and plans need the same primitives repeatedly, and the code of each primitive
+ * takes at least 10 KB. The cache would also retain the primitives of unloaded models. It is
+ * therefore emptied whenever n_made has fallen to half of most_made.
  */
 enum { CACHED = 4096 };
 /* The number of primitives that exist, and the maximum of this number since the cache was emptied.

@@ -132,8 +132,8 @@ INLINE void LOOPS(store_some)(float *p, VEC v, int n)
 #undef LANES
 #endif
 
-/* Returns the loops for the processor's instruction set number `which`, or NULL if it has fewer
- * sets. Number 0 is the best set. */
+/* Returns the loops for instruction set number `which` of the processor, or NULL if the processor
+ * has no set with this number. Set 0 is the best set. */
 static inline const KN_LOOPS_TYPE *loops_of(int which)
 {
     const KN_LOOPS_TYPE *have[3];
