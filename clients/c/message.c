@@ -50,7 +50,7 @@ static size_t varint_size(uint64_t v)
     return n;
 }
 
-/* Appends a message as a field of a larger one, and empties its buffer. The message needs its own
+/* Appends the message in `inner` to *out as a field, and empties `inner`. The message needs its own
  * buffer, because its length precedes its contents. */
 static void put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *inner)
 {

@@ -32,8 +32,8 @@ void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n
 
 /* ---- responses; DATA_LOSS with a reason: the response is malformed ---- */
 
-/* Reads a PredictResponse. *budget is the number of bytes that tensors may still occupy. The size
- * of the tensors is subtracted from it. */
+/* Reads a PredictResponse. *budget is the number of bytes that tensors may still occupy. The
+ * function subtracts the size of the response's tensors from *budget. */
 enum rt_status cl_read_predict(struct rt_span message, struct rt_arena *arena, size_t *budget,
                                struct slipway_answer *out, struct rt_error *err);
 /* Reads a TensorProto, and leaves out->name unchanged. */

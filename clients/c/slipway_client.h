@@ -85,7 +85,7 @@ size_t slipway_dtype_size(int dtype);      /* element size in bytes, or 0 for an
 enum { SLIPWAY_MAX_RANK = 32 };
 
 struct slipway_string {
-    const char *p; /* arbitrary bytes; in results, p[n] is a NUL byte */
+    const char *p; /* arbitrary bytes; in a result, p[n] is always a NUL byte */
     size_t n;
 };
 

@@ -14,8 +14,8 @@
 enum rt_status cl_convert(struct slipway_tensor *t, int dtype, struct rt_arena *arena,
                           struct rt_error *err);
 
-/* Returns one element of a tensor as a double. An integer of a magnitude above 2^53 may be
- * rounded. */
+/* Returns one element of a tensor as a double. An integer whose magnitude exceeds 2^53 may
+ * be rounded. */
 double cl_get_real(int dtype, const void *p);
 /* Writes `v` as an element of a tensor. Returns false if the tensor's type cannot represent `v`. */
 bool cl_set_real(int dtype, void *p, double v);

@@ -30,7 +30,8 @@ struct cl_flag {
     const char *name; /* "--server" */
     enum cl_flag_kind kind;
     size_t offset;
-    /* name of the value in `--help`, for example "URL", and help text of the flag */
+    /* `value` is the name of the flag's value in `--help`, for example "URL". `help` is the flag's
+     * help text. */
     const char *value, *help;
     int64_t min;
 };

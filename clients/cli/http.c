@@ -188,7 +188,7 @@ static enum rt_status connect_to(struct cl_http *h, const struct addrinfo *a, in
                  : RT_OK;
 }
 
-/* Waits until a failed SSL call can be retried. Otherwise returns an error. */
+/* Waits until a failed SSL call can be retried. Returns an error if a retry is not possible. */
 static enum rt_status tls_wants(struct cl_http *h, int result, int64_t deadline_ns,
                                 const char *what, struct rt_error *err)
 {

@@ -29,7 +29,8 @@ enum rt_status cl_json_tensors(const json_t *body, const char *row_key, const ch
                                struct rt_arena *arena, struct slipway_tensor **out, int *n_out,
                                bool *is_row, struct rt_error *err);
 
-/* Fails with INVALID_ARGUMENT if no spec has this name. The error lists the existing names. */
+/* Fails with INVALID_ARGUMENT if no spec is called `name`. The error lists the names of all
+ * specs. */
 enum rt_status cl_check_name(const char *name, const struct slipway_input *specs, int n_specs,
                              struct rt_error *err);
 

@@ -60,7 +60,8 @@ struct cl_shot {
 enum rt_status cl_shoot(struct cl_remote *r, const struct cl_shot *shot, struct rt_bytes *response,
                         struct rt_error *err);
 
-/* These functions give the same results over REST and gRPC, allocated in the arena. */
+/* These functions return the same results over REST as over gRPC. The results are allocated in the
+ * arena. */
 enum rt_status cl_remote_status(struct cl_remote *r, const struct slipway_model *m,
                                 struct rt_arena *arena, struct slipway_status *out,
                                 struct rt_error *err);
@@ -78,8 +79,8 @@ enum rt_status cl_remote_models(struct cl_remote *r, struct rt_arena *arena, con
 
 /* Prints "slipway COMMAND: CODE: text" to standard error and returns CL_EXIT_FAILED. */
 int cl_failed(const char *command, const struct rt_error *err);
-/* Like cl_failed, for an error before the first call of the server. Returns CL_EXIT_USAGE if the
- * error is INVALID_ARGUMENT. */
+/* Prints an error that occurred before the first call to the server, as cl_failed does. Returns
+ * CL_EXIT_USAGE if the error is INVALID_ARGUMENT, and otherwise CL_EXIT_FAILED. */
 int cl_refused(const char *command, const struct rt_error *err);
 enum rt_status cl_of_slipway(const struct slipway_error *e, struct rt_error *err);
 

@@ -38,7 +38,7 @@ def connect(url: str, **options: Any) -> Union[RestClient, 'GrpcClient']:
     """Returns a client for http://, https://, grpc://, grpcs://HOST:PORT or unix:PATH (gRPC).
 
     Options of both clients: timeout (seconds for each call), ca, cert and key (paths of PEM files), server_name
-    (the name in the server's certificate, if it is not the address), token (sent as a bearer token).
+    (the name in the server's certificate, if the name differs from the address), token (sent as a bearer token).
     """
     scheme, found, address = url.partition('://')
     if not found and not url.startswith('unix:'):

@@ -31,7 +31,7 @@ def _plain(value: Any) -> Any:
 
 
 class _NamedConnection(http.client.HTTPSConnection):
-    """A TLS connection that requires the server's certificate to contain `name` instead of the address."""
+    """A TLS connection. Verifies the server's certificate against `name` instead of the address."""
 
     def __init__(self, *args: Any, name: str, **more: Any):
         super().__init__(*args, **more)
