@@ -14,7 +14,8 @@ if(NOT CUDAToolkit_NVCC_EXECUTABLE)
   return()
 endif()
 
-# Machine code is built for each of these architectures that nvcc knows. PTX for the newest of them serves later GPUs.
+# Machine code is built for each of these architectures that nvcc supports. Later GPUs use the PTX code, which is built
+# for the newest supported architecture.
 execute_process(COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} --list-gpu-code OUTPUT_VARIABLE known)
 set(SLIPWAY_CUDA_CODE "")
 foreach(number 75 80 86 89 90 100 120)
