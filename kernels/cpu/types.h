@@ -131,8 +131,8 @@
 #define KN_PUT_RT_C128(v) (v)
 #define KN_PUT_RT_BOOL(v) ((bool)(v))
 
-/* If dt is a half-precision type, rounds v to it between two steps of an operation, as TensorFlow
- * does. */
+/* Rounds v to type dt if dt is a half-precision type. Used between two steps of an operation, where
+ * TensorFlow rounds too. */
 #define KN_ROUND(dt, v) KN_GET(dt, KN_PUT(dt, v))
 
 /* Returns v, or 0 if v is subnormal. The processor treats subnormal numbers as 0

@@ -4,8 +4,9 @@
  *   LOOPS(name)    a function's name for this instruction set
  *   TARGET         the attribute that selects the instruction set
  *   SET_SSE, SET_AVX2, SET_AVX512
- *                  at most one of them is defined; it determines which intrinsics may be used and
- *                  how many registers there are (LANES does not: several sets may have the same)
+ *                  at most one of these macros is defined; it determines which intrinsics may be
+ *                  used and how many registers there are (LANES does not determine these, because
+ *                  several instruction sets may have the same number of lanes)
  *   LANES          number of floats in a vector: 4, 8 or 16
  *   VEC, BITS      types of vectors of LANES floats or 32-bit integers, at any address
  *   VLOAD, VSTORE  load or store a vector by a pointer to floats

@@ -15,7 +15,7 @@
 #include "runtime/base/checked.h"
 
 enum {
-    RANK = 2,        /* the plain kernel (conv.c) has rank 1 */
+    RANK = 2,        /* tried before the plain kernel (conv.c) */
     ALIGNMENT = 256, /* alignment of the workspace; scratch memory is only aligned to 64 bytes */
 };
 

@@ -74,8 +74,8 @@ static int pack(const struct rt_prep *p, struct move *m)
     return p->n_in;
 }
 
-/* Split has the axis in input 0 and the value in input 1. SplitV has the axis in input 2 and the
- * value in input 0. */
+/* For Split, input 0 is the axis, and input 1 is the tensor to split. For SplitV, input 0 is the
+ * tensor to split, and input 2 is the axis. */
 static int split(const struct rt_prep *p, struct move *m)
 {
     const bool is_v = strcmp(p->node->op->name, "SplitV") == 0;
@@ -132,7 +132,7 @@ static int strided_slice(const struct rt_prep *p, struct move *m)
     struct kn_slice s;
     if (kn_slice_of(p->node, in->rank, in->dim, p->in[1].value, p->in[2].value, p->in[3].value, &s,
                     p->err))
-        return -1; /* does not happen, because `infer` has accepted the slice */
+        return -1; /* unreachable, because `infer` has accepted the slice */
     *m = (struct move){0};
     kn_slice_walk(&s, in->dim, &m->walk, &m->in_at);
     return 1;

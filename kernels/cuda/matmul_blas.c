@@ -12,7 +12,7 @@
 #include "runtime/base/checked.h"
 
 enum {
-    RANK = 2,        /* the plain kernel (matmul.c) has rank 1 */
+    RANK = 2,        /* tried before the plain kernel (matmul.c) */
     ALIGNMENT = 256, /* alignment of the workspace; scratch memory is only aligned to 64 bytes */
 };
 

@@ -24,7 +24,7 @@ const struct rt_kernel *kc_kernels(int *n);
     enum rt_status kc_##module##_run(struct rt_run *r);
 KC_FUNCTIONS(X)
 #undef X
-/* rt_kernel.explain of gathers */
+/* the rt_kernel.explain function of the gather kernels */
 enum rt_status kc_gather_explain(const struct rt_run *r, int64_t position, int64_t value,
                                  struct rt_error *err);
 

@@ -31,9 +31,9 @@ int kn_attention_heads(const struct rt_attention *op, int k)
     return op->heads_first >> k & 1 ? 1 : 2;
 }
 
-/* Checks the batch size and the number of heads of input k, whose shape is `s`. Both must equal
- * those in *scores. If op->broadcasts contains `which`, they are broadcast instead, and *scores
- * receives the result. */
+/* Checks the batch size and the number of heads of input k, whose shape is `s`. If op->broadcasts
+ * contains `which`, both are broadcast with those in *scores, and the results are stored in
+ * *scores. Otherwise both must equal those in *scores. */
 static enum rt_status meet(const struct rt_attention *op, int k, int which,
                            const struct rt_shape *s, struct rt_shape *scores, struct rt_error *err)
 {

@@ -1,8 +1,8 @@
 /*
  * The fused op "_EmbedSum" (runtime/fusion/embedding.h).
  *
- * In known models, either every index has a weight or no index has one, and the rows of each bag
- * are summed one by one. In all other cases, the sums are computed element by element.
+ * If every index has its own weight, or if there are no weights, the rows of each bag are added one
+ * by one. All known models use this method. Otherwise, the sums are computed element by element.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 enum {
     WIDTH = 64, /* number of columns whose sums are computed at the same time, in registers */
-    /* like WIDTH, for the rest of a row whose length is not a multiple of WIDTH */
+    /* the same number for the columns that remain after the last complete group of WIDTH */
     FEW = 16,
     /* number of rows per partial sum; adding partial sums reduces the rounding error of long
      * sums */
@@ -168,9 +168,10 @@ struct embedding {
     /* number of indices before, along and after the summed axis */
     int64_t outer, along, inner;
     /*
-     * Members that only the element-wise path uses. dim[] has the lengths of the summed tensor's
-     * axes, without the summed axis. step[] has the strides along these axes of the indices, of the
-     * table's columns and of the weights (or mask). sum_step has the strides along the summed axis.
+     * Members that only the element-wise method uses. dim[] contains the lengths of the summed
+     * tensor's axes, without the summed axis. For each of these axes, step[] contains the strides
+     * of three tensors: the indices, the table's columns, and the weights (or mask). sum_step
+     * contains their strides along the summed axis.
      */
     int rank;
     int64_t dim[RT_MAX_RANK];

@@ -5,8 +5,8 @@
  *     y = activation(x * scale + shift + residual)
  *
  * scale and shift are constant vectors over the last axis. A kernel that packs its weights folds
- * the scale into them and lets oneDNN add the shift as its bias. The loops in epilogue.c do the
- * remaining steps, on outputs that are still in the cache.
+ * the scale into them and lets oneDNN add the shift as a bias. The loops in epilogue.c apply the
+ * remaining steps to outputs that are still in the cache.
  *
  * TensorFlow's multiplication of a sum of 0.0 by a negative scale yields -0.0, while a scale folded
  * into the weights leaves the sum 0.0. The sign of such a zero therefore differs from TensorFlow's
@@ -61,8 +61,8 @@ void kn_epilogue_infer_in_place(struct rt_infer *x, const struct rt_shape *unfus
  * only the inputs in the op's schema. */
 void kn_epilogue_rows(struct rt_rows *r, void (*unfused)(struct rt_rows *r));
 
-/* Reads the epilogue while a kernel is prepared. Sets *broadcast_bytes to the number of bytes,
- * possibly 0, that the kernel must add to its scratch memory. The kernel passes this memory to
+/* Reads the epilogue while a kernel is prepared. The kernel must reserve *broadcast_bytes
+ * additional bytes of scratch memory, possibly 0, and pass the address of these bytes to
  * kn_epilogue_output. Returns INTERNAL if the node's epilogue attribute contains an unknown
  * word. */
 enum rt_status kn_epilogue_prepare(struct kn_epilogue *t, const struct rt_prep *p,
@@ -97,8 +97,8 @@ void kn_epilogue_apply_out_of_place(const struct kn_epilogue *t, const struct rt
 /*
  * kn_epilogue_copy_residual is for kernels that cannot compute out of place. If the output overlaps
  * the residual, the function copies the residual to `workspace` and returns a run that reads the
- * copy. `workspace` has kn_epilogue_residual_bytes bytes. Otherwise the function returns `r`. A
- * residual that is broadcast is not copied.
+ * copy. If they do not overlap, or if the residual is broadcast, the function returns `r`.
+ * `workspace` has kn_epilogue_residual_bytes bytes.
  */
 /* maximum number of inputs of a node, including three for its epilogue */
 enum { KN_EPILOGUE_MAX_INPUTS = 5 };
@@ -119,9 +119,9 @@ enum rt_status kn_epilogue_broadcast(const struct kn_epilogue *t, struct rt_run 
 /* Computes `d = s * v`, where s has `rows` rows of `cols` elements, and v has `cols` elements.
  * Applies the scale to weights when they are packed. */
 void kn_epilogue_scale(float *d, const float *s, const float *v, int64_t rows, int64_t cols);
-/* Calls rt_prep_pack for weights that are multiplied by a scale when they are packed, or not
- * multiplied if `scale` is NULL. `fill` receives the `size` bytes of `format`, followed by the n
- * floats at `scale`. May be called only while a kernel is being prepared. */
+/* Calls rt_prep_pack for weights that are multiplied by `scale` when they are packed. If `scale` is
+ * NULL, the weights are not multiplied. `fill` receives the `size` bytes of `format`, followed by
+ * the n floats at `scale`. May be called only while a kernel is being prepared. */
 enum rt_status kn_epilogue_pack(struct rt_prep *p, int input, const void *format, size_t size,
                                 const float *scale, int64_t n, size_t bytes,
                                 enum rt_status (*fill)(const struct rt_tensor *src, void *dst,

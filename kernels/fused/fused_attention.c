@@ -30,8 +30,8 @@ enum {
     /* With fewer than PACK_ROWS rows, kn_gemm_run computes the GEMMs, because packing does not pay
      * off. */
     PACK_ROWS = 8,
-    /* If there are at least this many heads per core, the rows of a head are not divided, because
-     * an uneven division of the heads then costs little. */
+    /* With at least this many heads per core, an uneven division of the heads costs little, so the
+     * rows of a head are not divided. */
     MANY_HEADS = 8,
     /* The minimum number of rows per shard when a head is divided. It bounds the work of packing
      * the head's keys and values, which each shard repeats. */

@@ -193,7 +193,7 @@ struct step {
     kn_select_row *select;
     float alpha; /* the parameter of LeakyRelu */
     /* Indexes into an array of the loop nest's operands, buffers and result, in that order.
-     * `from` has the step's operands, and d the step's result. */
+     * `from` contains the indices of the step's operands, and d is the index of the result. */
     int16_t from[3], d;
     int8_t stride[3]; /* for each entry of `from`, 0 if it is a single value, otherwise 1 */
 };
@@ -647,8 +647,8 @@ static void run_steps(const struct nest *n, float *const *at, int64_t count)
 }
 
 /* Writes the values of operand o for one tile to the operand's buffer `to`. The tile begins at
- * element `start` of `base`. For an operand of kind REPEAT, *written is the address of the short
- * row with whose copies the buffer is filled, or NULL if the buffer is not filled. */
+ * element `start` of `base`. For an operand of kind REPEAT, the buffer is filled with copies of a
+ * short row, and *written is the address of this row, or NULL if the buffer is not filled. */
 static void bring(const struct job *j, const struct operand *o, const char *base, int64_t whole,
                   int64_t start, int64_t count, float *to, const char **written)
 {

@@ -1,5 +1,5 @@
-/* BMP files. As in TensorFlow, the bytes of a pixel are its colours: the palette and the type of
- * compression are ignored. */
+/* Decodes BMP files. As in TensorFlow, the bytes of a pixel are used as its colours, and the
+ * palette and the type of compression are ignored. */
 #include <string.h>
 
 #include "kernels/image/codec.h"

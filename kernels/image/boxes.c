@@ -1,7 +1,7 @@
 /*
- * DrawBoundingBoxes and DrawBoundingBoxesV2 draw the outlines of boxes into images. Boxes are given
- * as fractions of the image, [batch, boxes, (top, left, bottom, right)]. Parts outside the image
- * are not drawn.
+ * DrawBoundingBoxes and DrawBoundingBoxesV2 draw the outlines of boxes on images. The input of
+ * boxes has the shape [batch, boxes, 4]. A box consists of its top, left, bottom and right edges,
+ * as fractions of the image's height or width. Parts outside the image are not drawn.
  */
 #include <string.h>
 

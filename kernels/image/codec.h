@@ -67,8 +67,8 @@ enum rt_status kn_jpeg_decode(struct kn_codec *c, struct rt_span file,
  * false if the header is invalid. */
 bool kn_jpeg_shape(struct rt_span file, int shape[3]);
 
-/* Decodes a PNG file to 8 bits, or to 16 bits in the machine's byte order if `is_wide`. `channels`
- * is 1 to 4, or 0 for the file's number of channels. */
+/* Decodes a PNG file to 16 bits in the machine's byte order if `is_wide` is set, and otherwise to
+ * 8 bits. `channels` is 1 to 4, or 0 for the file's number of channels. */
 enum rt_status kn_png_decode(struct kn_codec *c, struct rt_span file, int channels, bool is_wide);
 
 /* Decodes all frames of a GIF file if `expands` is set, and otherwise the first one. If the file
@@ -80,8 +80,8 @@ enum rt_status kn_gif_decode(struct kn_codec *c, struct rt_span file, bool expan
  * number of channels. */
 enum rt_status kn_bmp_decode(struct kn_codec *c, struct rt_span file, int channels);
 
-/* Decodes a WebP file, or all frames of an animation if `expands`. `channels` is 3 or 4, or 0 for
- * the file's number of channels. */
+/* Decodes a WebP file. If `expands` is set, decodes all frames of an animation. `channels` is 3 or
+ * 4, or 0 for the file's number of channels. */
 enum rt_status kn_webp_decode(struct kn_codec *c, struct rt_span file, int channels, bool expands);
 
 #endif

@@ -368,8 +368,8 @@ static bool png_image_write(struct png *p)
     return true;
 }
 
-/* TensorFlow encodes all images before it fails. All images have the same size, so each of them
- * fails. */
+/* Reports that no image can be encoded. TensorFlow encodes all images before it fails, and names
+ * those that failed. All images have the same size, so if one fails, all fail. */
 static enum rt_status fail_png(struct rt_run *r, int64_t n)
 {
     char list[512] = "";

@@ -1,8 +1,8 @@
 /*
- * GIF files by giflib. DGifSlurp, which TensorFlow calls, allocates the pixels of every frame that
- * the file announces. This file reads one record at a time instead, so that the memory of a frame
- * is counted before it is allocated. As in DGifSlurp, a frame that lacks pixels is dropped with all
- * later frames, and the earlier frames are the image.
+ * Decodes GIF files with giflib. DGifSlurp, which TensorFlow calls, allocates the pixels of every
+ * frame that the file announces. This file reads one record at a time instead, so that the memory
+ * of a frame is counted before it is allocated. As in DGifSlurp, a frame that lacks pixels is
+ * dropped with all later frames, and only the earlier frames are returned.
  */
 #include <limits.h>
 #include <string.h>

@@ -18,8 +18,8 @@ struct kn_jpeg_error {
     struct jpeg_error_mgr lib;
     jmp_buf jump;
 };
-/* Makes `e` drop messages and return to e->jump, which the caller must set before it calls libjpeg.
- * Returns the pointer to store in libjpeg's `err`. */
+/* Initialises `e`, which drops messages and, on an error, jumps to e->jump. The caller must set
+ * e->jump before it calls libjpeg. Returns the pointer to store in libjpeg's `err`. */
 struct jpeg_error_mgr *kn_jpeg_error_open(struct kn_jpeg_error *e);
 _Noreturn void kn_jpeg_stop(struct kn_jpeg_error *e);
 

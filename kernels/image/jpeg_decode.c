@@ -1,5 +1,5 @@
-/* JPEG files by libjpeg-turbo. libjpeg reports an error by longjmp. Its functions are therefore
- * called only inside `guarded`, and all state is in struct decoder. */
+/* Decodes JPEG files with libjpeg-turbo. libjpeg reports an error by longjmp. Its functions are
+ * therefore called only inside `guarded`, and all state is in struct decoder. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>

@@ -247,8 +247,8 @@ static enum rt_status read_one(struct rt_run *r, struct nms *s)
     return RT_OK;
 }
 
-/* Returns the size in bytes of the float copies of half-precision inputs. Scratch memory has
- * these copies first, then the heap and the chosen candidates. */
+/* Returns the size in bytes of the float copies of half-precision inputs. These copies are at the
+ * beginning of the scratch memory, before the heap and the chosen candidates. */
 static size_t copies_bytes(const int64_t *counts, enum rt_dtype d)
 {
     size_t n = 0;

@@ -1,5 +1,5 @@
-/* PNG files by libpng. libpng reports an error by longjmp. Its functions are therefore called only
- * inside `guarded`, and all state is in struct decoder. */
+/* Decodes PNG files with libpng. libpng reports an error by longjmp. Its functions are therefore
+ * called only inside `guarded`, and all state is in struct decoder. */
 #include <setjmp.h>
 #include <string.h>
 

@@ -336,8 +336,8 @@ static float part(int64_t i, float from, float to, float scale)
     return lo < from ? (hi > to ? scale : hi - from) : hi > to ? to - lo : 1.0f;
 }
 
-/* A window of the source image: the range of rows [y0, y1) and columns [x0, x1). Pixels in rows
- * [top, bottom) and columns [left, right) overlap it. */
+/* A window of the source image, which spans rows [y0, y1) and columns [x0, x1). The pixels that
+ * overlap the window are in rows [top, bottom) and columns [left, right). */
 struct window {
     float y0, y1, x0, x1;
     int64_t top, bottom, left, right;

@@ -12,12 +12,12 @@
 
 struct kn_tap { /* The source positions and weights of one output position along one axis. */
     int64_t at[4];
-    /* in bilinear interpolation, weight[0] belongs to at[1], and at[0] has the weight 1 -
-     * weight[0] */
+    /* In bilinear interpolation, the weight of position at[1] is weight[0], and the weight of
+     * position at[0] is 1 - weight[0]. */
     float weight[4];
 };
 
-/* Set *t for output position i. `half` is the attribute "half_pixel_centers". */
+/* Sets *t for output position i. `half` is the attribute "half_pixel_centers". */
 void kn_tap_bilinear(struct kn_tap *t, int64_t i, int64_t in, float scale, bool half);
 void kn_tap_bicubic(struct kn_tap *t, int64_t i, int64_t in, float scale, bool half);
 

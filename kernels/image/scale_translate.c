@@ -135,8 +135,8 @@ static int64_t clamp(int64_t v, int64_t hi)
     return v < 0 ? 0 : v > hi ? hi : v;
 }
 
-/* Computes the taps of output i. The taps include inputs outside the kernel with weight 0. As in
- * TensorFlow, an infinity or NaN among them makes the output NaN. */
+/* Computes the taps of output i. The taps include inputs that the kernel does not cover, and whose
+ * weight is 0. As in TensorFlow, an infinity or NaN in such an input makes the output NaN. */
 static enum rt_status fill_taps(struct rt_run *r, int64_t *left, const struct axis *a, int64_t i,
                                 struct taps *t)
 {
@@ -255,7 +255,8 @@ static enum rt_status scale_image(struct rt_run *r, int64_t *left, const struct 
     return RT_OK;
 }
 
-/* Divides the scratch memory. All sizes are limited, or are multiples of the sizes of inputs. */
+/* Allocates and divides the scratch memory. The sizes cannot overflow, because each is limited or
+ * is a multiple of an input's size. */
 static enum rt_status make_scratch(struct rt_run *r, int64_t *left, struct job *j, float **image)
 {
     const int64_t picture = j->h.in * j->w.in * j->channels;

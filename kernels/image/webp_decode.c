@@ -1,5 +1,5 @@
-/* WebP files by libwebp. A single image is decoded in parts, so that the work can be stopped. A
- * frame of an animation cannot be interrupted. */
+/* Decodes WebP files with libwebp. A single image is decoded in parts, so that the work can be
+ * stopped. A frame of an animation cannot be interrupted. */
 #include <string.h>
 
 #include <webp/decode.h>

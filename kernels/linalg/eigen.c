@@ -268,7 +268,8 @@ EIG_COMPLEX(RT_C128, double _Complex, z)
         if (!kn_finite_##dt(ask, a, n * n))                                                        \
             return false;                                                                          \
         kn_turn_##dt(ask, a, n, n, j->a, false);                                                   \
-        /* Writes new memory here, because LAPACK would not check the deadline meanwhile. */       \
+        /* Writes `vectors` before LAPACK runs, because LAPACK would write to new memory without   \
+         * checking the deadline. */                                                               \
         if (vectors && kn_zero_chunks(ask->r, j->vectors, (size_t)(n * n) * sizeof(T)))            \
             ask->ended = true;                                                                     \
         kn_lapack_call(ask, eig_call_##dt, j);                                                     \

@@ -34,8 +34,8 @@ static enum rt_status least_squares_infer(struct rt_infer *x)
 /*
  * With `fast`, the Cholesky factor of the normal matrix solves the normal equations. The normal
  * matrix is A^H A for a tall matrix A [m,n], and A A^H for a wide one. Without `fast`, LAPACK's
- * complete orthogonal decomposition finds the solution of least norm. The penalty is then ignored,
- * as in TensorFlow.
+ * complete orthogonal decomposition finds the solution of least norm and, as in TensorFlow, the
+ * penalty is ignored.
  */
 struct job {
     int64_t m, n, k;

@@ -149,9 +149,9 @@ enum {
     LINE = 16, /* number of columns that are transposed together, about a cache line of floats */
 };
 
-/* Returns the end of the steps, from `from` on, that are computed before the next check of the run.
- * Each step takes `work` units. The steps take about RT_WORK units together, but there is at least
- * one. Returns `to` if the run was cancelled or is past its deadline. */
+/* Divides steps [from, to) into parts of about RT_WORK units of work, between which the run is
+ * checked. Returns the end of the part that begins at `from`. A step takes `work` units, and a part
+ * has at least one step. Returns `to` if the run was cancelled or is past its deadline. */
 static int64_t part(struct kn_ask *q, int64_t from, int64_t to, int64_t work)
 {
     const int64_t most = RT_WORK / (work + 1) + 1, n = to - from < most ? to - from : most;
@@ -305,8 +305,8 @@ static enum rt_status linalg_prepare(struct rt_prep *p, void **state)
     return RT_OK;
 }
 
-/* Computes the address of element `off` of p. A matrix without elements may be at NULL, and C does
- * not allow even 0 to be added to NULL. */
+/* Computes the address of element `off` of p. If a matrix has no elements, p may be NULL, and C
+ * does not allow even 0 to be added to NULL. */
 #define AT(T, p, off) ((off) != 0 ? (T *)(p) + (off) : (T *)(p))
 
 struct batch {

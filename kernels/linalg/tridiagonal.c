@@ -126,7 +126,8 @@ TRIDIAGONAL(RT_F64, double, fabs, DBL_MIN, DBL_EPSILON)
 TRIDIAGONAL(RT_C64, float _Complex, cabsf, FLT_MIN, FLT_EPSILON)
 TRIDIAGONAL(RT_C128, double _Complex, cabs, DBL_MIN, DBL_EPSILON)
 
-/* As in TensorFlow, the solution of a singular system is NaN, or 0 if it is complex. */
+/* As in TensorFlow, all elements of the solution of a singular system are NaN in real types and 0
+ * in complex types. */
 #define FILL_RT_F32  NAN
 #define FILL_RT_F64  NAN
 #define FILL_RT_C64  0

@@ -233,8 +233,8 @@ static enum rt_status concat_shape(struct rt_run *r, struct concat *c)
         st = kn_partial_shape(&r->in[1], &s, r->err);
     else
         s = *rt_attr_shape(r->node, "element_shape");
-    /* TensorListConcat, unlike TensorListConcatV2, has no input element_shape and uses only its
-     * attribute. */
+    /* TensorListConcatV2 merges its input element_shape with the list's element shape.
+     * TensorListConcat has only the attribute element_shape, which is not merged. */
     if (st || (r->n_in > 1 && (st = kn_partial_merge(&s, &c->list->shape, r->err))))
         return st;
     if (s.rank == 0)
@@ -271,8 +271,8 @@ static enum rt_status concat_has_shape(struct rt_run *r, const struct concat *c)
     return st;
 }
 
-/* If the first dimension of element_shape is unknown, but is the same in all written items, sets
- * c->first to it. */
+/* If c->first is -1 and all written items have the same first dimension, sets c->first to this
+ * dimension. */
 static enum rt_status concat_first(struct rt_run *r, struct concat *c)
 {
     int64_t shared = -1;

@@ -1,9 +1,9 @@
 /*
  * TensorArrays and stacks of TensorFlow 1. In every run, a node creates a new object.
  *
- * Flow edges and control edges define the order of the ops on an object. The effect of these ops
- * only prevents equal nodes from being merged. A loop may run several ops on one object
- * concurrently, so each object has its own lock.
+ * Flow edges and control edges define the order of the ops on an object. The effect RT_RANDOM does
+ * not order these ops: it only prevents nodes from being folded or merged. A loop may run several
+ * ops on one object concurrently, so each object has its own lock.
  */
 #include "kernels/array/array.h"
 #include "kernels/list/list.h"

@@ -84,7 +84,7 @@ static double betainc(double a, double b, double x)
         return NAN;
     const bool flip = x > (a + 1) / (a + b + 2);
     const double p = flip ? b : a, q = flip ? a : b, y = flip ? 1 - x : x;
-    /* log_front gets x instead of y, because the subtraction 1 - x may have lost bits of x. */
+    /* log_front receives x instead of y, because the subtraction 1 - x may have lost bits of x. */
     const double front = exp(log_front(a, b, x));
     const bool near_normal = p >= LARGE && q >= LARGE && y > 0.5 * p / (p + q);
     const double tail = front * (near_normal ? integrate(p, q, y) : beta_fraction(p, q, y) / p);

@@ -84,8 +84,9 @@ static struct tail upper_fraction(double a, double x)
     return (struct tail){h, (log(x) - kn_psi(a)) * h + dh, true};
 }
 
-/* Integrates the density, relative to the density at x, from x over ten standard deviations away
- * from the mode. The parameter must be at least LARGE. */
+/* Integrates the density, divided by the density at x. The interval extends from x away from
+ * the mode, for at least ten standard deviations or down to 0. The parameter must be at least
+ * LARGE. */
 static struct tail integrate(double a, double x)
 {
     enum { PANELS = 4 };

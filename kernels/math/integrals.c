@@ -35,7 +35,7 @@ static double dawsn(double x)
     const double off = a - n0 * h;
     double up = exp(2 * off * h), sum = 0;
     const double ratio = up * up;
-    for (int k = 0; k < N; k++) { /* odd multiples of the step on both sides of n0 */
+    for (int k = 0; k < N; k++) { /* adds the terms of n0 + odd and n0 - odd */
         const int odd = 2 * k + 1;
         const double weight = exp(-odd * odd * h * h);
         sum += weight * (up / (n0 + odd) + 1 / (up * (n0 - odd)));

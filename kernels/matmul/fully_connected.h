@@ -55,8 +55,8 @@ struct kn_fully_connected {
      * of the residual.
      */
     size_t epilogue_at;
-    /* the weights packed for `dnnl` or into `panels`, or NULL if node.b holds them or a plain GEMM
-     * is run */
+    /* The packed weights: in the layout of `panels` if panels.width is positive, otherwise in the
+     * layout that `dnnl` uses. NULL if node.b holds the weights, or if a plain GEMM is run. */
     const struct rt_pack *b;
     /* Offsets, in scratch memory, of the float copies of half-precision operands a and c. a_at is
      * also the offset of a bfloat16 copy of operand a. */

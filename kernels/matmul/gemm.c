@@ -188,8 +188,8 @@ void kn_to_float(enum rt_dtype from, const void *src, float *dst, int64_t n)
     }
 }
 
-/* number of elements that are converted between two deadline checks, which takes a few
- * milliseconds */
+/* The number of elements that are converted between two deadline checks. Their conversion takes a
+ * few milliseconds. */
 enum { CHUNK = 1 << 20 };
 
 enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void *src,
@@ -507,9 +507,10 @@ static enum rt_status blocks_here(const struct kn_gemm *g, bool plain, const voi
             kn_gemm_run(g, a, b, c, scratch);
         return RT_OK;
     }
-    /* Splits the rows first. If even a block with the minimum number of rows would exceed `most`,
-     * splits the columns as well. For a large k, the smallest block for which OpenBLAS is fast may
-     * exceed `bound`. Such a block is made smaller, first by rows and then by columns. */
+    /* Splits the rows first. If a block with the minimum number of rows still takes more than
+     * `most` multiply-adds, splits the columns as well. For a large k, even the smallest block for
+     * which OpenBLAS is fast may have more than `bound` elements. The number of its rows is then
+     * reduced and, if that does not suffice, the number of its columns. */
     int64_t rows = block_side(g->m, most / work);
     int64_t cols = block_side(g->n, most / ((double)rows * (double)g->n * (double)g->k));
     const double bound = (is_own ? 1 : 4) * most / (double)g->k;
@@ -541,7 +542,7 @@ struct sharded {
     const struct kn_gemm *g;
     const char *a, *b;
     char *c;
-    /* Each of the `shards` shards has `rows` rows. The last one also has the rows that remain. */
+    /* Each of the `shards` shards has `rows` rows, and the last shard has the remainder as well. */
     int64_t rows, shards;
 };
 
@@ -574,8 +575,8 @@ static enum rt_status gemm_columns_shard(struct rt_run *r, void *arg, int64_t fr
                        x->c + from * size, NULL, r);
 }
 
-/* Returns the shard size that gives each core one shard. More shards would cost more, because
- * OpenBLAS copies the other matrix for each shard. */
+/* Returns the shard size that gives each core one shard. More shards would cost more: OpenBLAS
+ * copies, for each shard, the matrix that is not divided. */
 static int64_t shard_size(int64_t n, int width, int64_t step)
 {
     return ((n + width - 1) / width + step - 1) / step * step;

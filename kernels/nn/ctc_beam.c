@@ -1,7 +1,8 @@
 /*
  * CTCBeamSearchDecoder by prefix beam search. The prefixes that have been considered form a tree.
  * Each prefix has two probabilities: that of ending in a blank, and that of ending in its last
- * class. `old` holds them before a time step, and `now` after it. Probabilities are logarithms.
+ * class. `old` holds them before a time step, and `now` after it. Probabilities are stored as
+ * logarithms.
  */
 #include <math.h>
 
@@ -25,7 +26,7 @@ static const struct score impossible = {-INFINITY, -INFINITY, -INFINITY};
 struct prefix {
     struct prefix *parent, *child, *next; /* `next` is the next child of the same parent */
     int64_t label;
-    /* the order in which prefixes entered the beam; it decides between equal probabilities */
+    /* position in the order of entry into the beam; sorts prefixes of equal probability */
     int64_t order;
     bool is_branch; /* whether the prefix was in the beam before this time step */
     struct score old, now;

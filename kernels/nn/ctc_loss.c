@@ -1,8 +1,8 @@
 /*
  * CTCLoss: Graves et al., "Connectionist temporal classification", 2006. The loss is the negative
  * logarithm of the probability of all paths that yield the labels. The forward-backward algorithm
- * computes the loss and its gradient over the labels with blanks between them. Probabilities are
- * logarithms.
+ * computes the loss and the gradient with respect to the logits, on the sequence of labels with
+ * blanks between them. The probabilities of paths are stored as logarithms.
  */
 #include <math.h>
 #include <stdio.h>
@@ -209,7 +209,7 @@ static enum rt_status read_labels(struct rt_run *r, const struct kn_ctc *c, int6
     }                                                                                              \
     /* Returns the probability of reaching position u in one time step. A path comes from          \
      * position u itself, or from one of the next two positions in the direction of `step`.        \
-     * `from` has the probabilities before the step. */                                            \
+     * `from` contains the probabilities before the step. */                                       \
     static T reach_##dt(const T *from, const struct labels *l, int64_t u, int64_t step,            \
                         bool merges)                                                               \
     {                                                                                              \

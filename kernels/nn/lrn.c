@@ -32,9 +32,9 @@ struct lrn {
     bool rounds; /* whether the tensor is float16 */
 };
 
-/* Computes a power. If `base` is positive and both numbers are finite, uses powf, which is more
- * exact than TensorFlow's exp(log(base) * by). Otherwise uses TensorFlow's formula. Its result is
- * NaN if the base is negative or the product is 0 * infinity. */
+/* Returns `base` to the power `by`. If `base` is positive, and `base` and `by` are finite, uses
+ * powf, which is more exact than TensorFlow's formula exp(log(base) * by). Otherwise uses
+ * TensorFlow's formula, which yields NaN if `base` is negative or the product is 0 * infinity. */
 static float lrn_power(float base, float by)
 {
     const bool ordinary = base > 0 && isfinite(base) && isfinite(by);

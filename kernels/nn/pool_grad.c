@@ -79,8 +79,8 @@ static enum rt_status read_values(const struct kn_pool_grad_op *op, const struct
 static enum rt_status check_sizes(const struct kn_pool_grad_op *op, const int64_t *size,
                                   struct rt_error *err)
 {
-    /* Some of TensorFlow's kernels accept empty windows. On empty windows, TensorFlow's MaxPoolGrad
-     * crashes. */
+    /* `strict` is set if TensorFlow's kernel refuses empty windows, and for MaxPoolGrad, whose
+     * kernel crashes on them. TensorFlow's other kernels accept empty windows. */
     const bool index = op->how == KN_POOL_GRAD_INDEX;
     const bool strict = index || op->how == KN_POOL_GRAD_FIRST ||
                         (op->how == KN_POOL_GRAD_SPREAD && op->n_spatial == 3);

@@ -68,7 +68,7 @@ KC_DEVICE float apply_steps(const struct kc_attention *a, const struct tile *t, 
     return score;
 }
 
-/* Computes the scores of the tile's rows and of the group of keys that begins at `first`. */
+/* Computes the score of each row of the tile with each key of the group that begins at `first`. */
 KC_DEVICE void compute_scores(const struct kc_attention *a, const struct tile *t, int64_t first,
                               float *stage, float *score)
 {

@@ -25,8 +25,8 @@ struct kc_elementwise_in {
 
 struct kc_elementwise_step {
     int32_t op; /* an enum rt_elementwise_op */
-    /* Operands. An operand k below n_in is input k, and a larger k is the result of step k - n_in.
-     * -1 means that the operand is absent. */
+    /* The step's operands. A value k below n_in denotes input k, a larger value denotes the result
+     * of step k - n_in, and -1 means that the step lacks the operand. */
     int16_t a, b, c;
     int16_t unused;
     float alpha; /* the parameter of LeakyRelu */

@@ -8,8 +8,8 @@ enum { KC_REDUCE_MOST_RANK = 8 };
 
 enum kc_reduction { KC_SUM, KC_MEAN, KC_PROD, KC_MAX, KC_MIN };
 
-/* `kept` has the sizes of the axes that remain, and `reduced` has those of the reduced axes. The
- * strides are in elements of the input. */
+/* `kept` contains the lengths of the axes that remain, and `reduced` contains the lengths of the
+ * reduced axes. The strides are in elements of the input. */
 struct kc_reduce {
     float *out;
     const float *in;

@@ -38,7 +38,7 @@ enum cuda_result {
     CUDA_NO_DEVICE = 100,      /* the machine has no device, or none is visible */
     CUDA_NO_IMAGE = 209,       /* the module has no code for this device */
     CUDA_OTHER_DRIVER = 803,   /* libcuda.so.1 and the kernel module have different versions */
-    CUDA_NOT_COMPATIBLE = 804, /* the forward-compatibility libcuda.so.1 does not know the device */
+    CUDA_NOT_COMPATIBLE = 804, /* forward-compatibility libcuda.so.1 does not support the device */
     CUDA_NO_MPS = 805,         /* the Multi-Process Service does not accept connections */
     /* After these errors, the process cannot use the device any more. For most of them, cuda.h
      * requires that the process be terminated. */

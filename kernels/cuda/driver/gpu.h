@@ -62,10 +62,10 @@ struct cuda_stream {
 struct cuda_gpu {
     struct rt_device device;
     const struct cuda_driver *driver;
-    int ordinal; /* the driver's number of the GPU */
+    int ordinal; /* the driver's index of the GPU */
     char model[CUDA_NAME_BYTES], uuid[CUDA_UUID_TEXT];
     enum kc_precision precision; /* KC_FLOAT32 or KC_TF32 */
-    struct cuda_nvml *nvml;      /* NULL if the library is not there */
+    struct cuda_nvml *nvml;      /* NULL if NVML is not available */
     struct CUctx_st *context;
     struct CUmod_st *module[KC_N_MODULES];
     struct CUfunc_st *kernel[KC_N_MODULES];

@@ -14,7 +14,7 @@
 
 struct gpus {
     struct cuda_driver driver;
-    struct cuda_nvml *nvml;         /* NULL if the library is not there */
+    struct cuda_nvml *nvml;         /* NULL if NVML is not available */
     struct cuda_watchdog *watchdog; /* NULL if no time limit was given */
     int n;
     struct cuda_gpu *gpu[RT_MAX_ACCELERATORS];

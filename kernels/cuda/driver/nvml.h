@@ -11,7 +11,7 @@
 
 struct cuda_nvml;
 
-/* Loads libnvidia-ml.so.1. Returns NULL if the library is not there or cannot be used. */
+/* Loads libnvidia-ml.so.1. Returns NULL if the library is missing or cannot be used. */
 struct cuda_nvml *cuda_nvml_open(void);
 void cuda_nvml_close(struct cuda_nvml *n); /* does nothing if `n` is NULL */
 /* Sets the utilisation and the temperature of the GPU with this UUID ("GPU-..."). A value that is

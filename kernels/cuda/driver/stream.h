@@ -17,7 +17,7 @@ enum rt_status cuda_enter(struct cuda_gpu *g, struct rt_error *err);
 /* Creates g->device.n_streams streams. The GPU's context must be current. */
 enum rt_status cuda_streams_begin(struct cuda_gpu *g, struct rt_error *err);
 void cuda_streams_end(struct cuda_gpu *g);
-/* Sets the functions of `d` that copy, and that enqueue and wait for work. */
+/* Sets the functions of `d` that copy data, enqueue work, and wait for work. */
 void cuda_stream_functions(struct rt_device *d);
 
 #endif

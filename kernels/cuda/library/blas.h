@@ -56,9 +56,9 @@ struct kc_blas {
     enum rt_status (*plan)(struct kc_blas *b, const struct kc_product *product,
                            struct kc_blas_plan **out, struct rt_error *err);
     void (*free_plan)(struct kc_blas_plan *p);
-    /* Enqueues the GEMM on the stream. `address` has the addresses of the tensors in the GPU's
-     * memory. The addresses of tensors that the GEMM lacks are not read. C may share the memory
-     * of the residual. */
+    /* Enqueues the GEMM on the stream. `address` contains the addresses of the tensors in the
+     * GPU's memory. The addresses of tensors that the GEMM lacks are not read. C may share the
+     * memory of the residual. */
     enum rt_status (*run)(const struct kc_blas_plan *p, const struct cuda_stream *stream,
                           void *const address[KC_PRODUCT_N_TENSORS], void *workspace,
                           struct rt_error *err);

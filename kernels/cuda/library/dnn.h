@@ -28,8 +28,8 @@ struct kc_dnn {
     enum rt_status (*plan)(struct kc_dnn *d, const struct dnn_conv *conv, struct kc_dnn_plan **out,
                            struct rt_error *err);
     void (*free_plan)(struct kc_dnn_plan *p);
-    /* Enqueues the convolution on the stream. `address` has the addresses of the tensors in the
-     * GPU's memory. The addresses of tensors that the convolution lacks are not read. */
+    /* Enqueues the convolution on the stream. `address` contains the addresses of the tensors in
+     * the GPU's memory. The addresses of tensors that the convolution lacks are not read. */
     enum rt_status (*run)(const struct kc_dnn_plan *p, const struct cuda_stream *stream,
                           const void *const address[DNN_N_TENSORS], void *workspace,
                           struct rt_error *err);

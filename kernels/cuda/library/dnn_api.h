@@ -144,7 +144,7 @@ enum dnn_behavior_note {
     X(int, BackendExecute, (struct cudnnContext * handle, void *plan, void *pack),                 \
       (handle, plan, pack))
 
-/* The type of cudnnGetLastErrorString, which writes the text of this thread's last error. */
+/* The type of cudnnGetLastErrorString, which writes the message of this thread's last error. */
 typedef void dnn_get_last_error(char *text, size_t bytes);
 
 #endif

@@ -26,8 +26,8 @@ enum rt_status dnn_library_open(struct dnn_library *d, struct rt_error *err);
 /* Frees the handle of the library. Does nothing if `d` was never opened. */
 void dnn_library_close(struct dnn_library *d);
 
-/* Sets err to "`what`: NAME: TEXT", where NAME is cuDNN's name for `status` and TEXT is its last
- * error text. Returns RT_INTERNAL. */
+/* Sets err to "`what`: NAME: TEXT", where NAME is cuDNN's name for `status`, and TEXT is cuDNN's
+ * last error message. Returns RT_INTERNAL. */
 enum rt_status dnn_fail(const struct dnn_library *d, int status, const char *what,
                         struct rt_error *err);
 

@@ -125,8 +125,8 @@ static void *make_named(struct builder *b, enum dnn_tensor which)
     return make_tensor(b, (int64_t)which, type_of(c->precision), false, dim);
 }
 
-/* Makes the output of an operation: y if it is the last one, and otherwise a tensor that is not in
- * memory. */
+/* Makes the output of an operation. The last operation writes y. The output of every other
+ * operation is a tensor that is not in memory. */
 static void *make_result(struct builder *b, bool is_last)
 {
     const struct dnn_conv *c = b->conv;

@@ -36,7 +36,7 @@ struct dnn_plan {
     void *plan;
     bool has[DNN_N_TENSORS]; /* whether the plan reads or writes the tensor */
     size_t workspace_bytes;
-    int64_t engine;             /* cuDNN's number of the engine */
+    int64_t engine;             /* cuDNN's index of the engine */
     unsigned notes;             /* bit k is set if the engine has the dnn_numerical_note k */
     bool is_compiled;           /* whether the engine's code was compiled while the plan was made */
     void *part[DNN_MOST_PARTS]; /* the descriptors that the plan refers to */
@@ -69,8 +69,8 @@ enum rt_status dnn_plan_new(const struct dnn_library *d, void *device, const str
                             struct dnn_plan **out, struct rt_error *err);
 void dnn_plan_free(struct dnn_plan *p);
 
-/* Enqueues the plan on the handle's stream. `address` has the addresses, in the GPU's memory, of
- * the tensors that the plan reads or writes. */
+/* Enqueues the plan on the handle's stream. `address` contains the addresses, in the GPU's
+ * memory, of the tensors that the plan reads or writes. */
 enum rt_status dnn_plan_run(const struct dnn_plan *p, struct cudnnContext *handle,
                             const void *const address[DNN_N_TENSORS], void *workspace,
                             struct rt_error *err);

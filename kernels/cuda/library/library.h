@@ -9,9 +9,9 @@
  * memory until the process ends, because NVIDIA's libraries do not free all memory that they have
  * allocated.
  *
- * Sets *path to the file that was loaded, which is valid until dlclose. Returns NULL if the library
- * cannot be loaded. The code of the error is RT_NOT_FOUND if no file was found, and otherwise
- * RT_FAILED_PRECONDITION.
+ * Sets *path to the path of the loaded file. The string is valid until dlclose. Returns NULL and
+ * sets err if the library cannot be loaded. The error code is RT_NOT_FOUND if no file was found,
+ * and otherwise RT_FAILED_PRECONDITION.
  */
 void *kc_library_open(const char *name, const char **path, struct rt_error *err);
 
