@@ -42,7 +42,7 @@ struct rt_op {
     enum rt_effect effect;
     /* bit k is set if `infer` reads the value of input k (small integers in host memory) */
     uint64_t shape_in;
-    /* Refuses combinations of attributes that every run would refuse. Called at import, unless
+    /* Refuses combinations of attributes that every run would refuse. Called at import. May be
      * NULL. */
     enum rt_status (*check)(const struct rt_node *n, struct rt_error *err);
     /*

@@ -55,7 +55,7 @@ struct rt_pool {
     atomic_size_t limit;
     /* name of the flag that sets the limit, for error messages */
     const char *flag;
-    /* number that the pool's owner may use (rt_pool_reserved) */
+    /* number of bytes that only the pool's owner reads and writes (rt_pool_reserved) */
     size_t reserved_by_owner;
     struct rt_budget *budget; /* the budget that the pool shares, or NULL if there is none */
     /* links in the list budget->sharing; guarded by sharing_mu */
@@ -704,7 +704,7 @@ static enum rt_status move_count(_Atomic(struct rt_pool *) *from, struct rt_pool
         return st;
     rt_pool_ref(to);
     while (!atomic_compare_exchange_weak(from, &old, to))
-        if (old == to) { /* Another thread has already moved the buffer or text. */
+        if (old == to) { /* Another thread has already moved the memory. */
             discount(to, capacity);
             rt_pool_unref(to);
             return RT_OK;
@@ -768,8 +768,8 @@ static void free_elements(struct rt_buffer *b)
         for (size_t i = 0; i < b->size / sizeof *s; i++) {
             if (s[i].n < sizeof s[i].u.in)
                 continue;
-            /* n_freed counts references, so a text with several references is counted several
-             * times. */
+            /* n_freed counts references, so a struct rt_text with several references is counted
+             * several times. */
             n_freed++;
             rt_text_unref(s[i].u.out);
         }

@@ -49,8 +49,8 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes);
  * recurring shapes can thus reuse memory, while the memory of a single huge response is freed.
  * rt_pool_end returns the maximum number of bytes that the pool will keep.
  *
- * rt_pool_reserved returns the address of a number that the pool's owner may use. The number is
- * initially 0.
+ * rt_pool_reserved returns the address of a number of bytes that only the pool's owner reads and
+ * writes, such as the size of its reservation in an idle cache. The number is initially 0.
  */
 size_t *rt_pool_reserved(struct rt_pool *p);
 void rt_pool_begin(struct rt_pool *p);

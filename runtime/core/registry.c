@@ -179,7 +179,7 @@ enum rt_status rt_registry_can_run(const struct rt_registry *r, const struct rt_
     uint64_t here = 0, wanted = 0;
     struct rt_bytes devices;
     rt_bytes_init(&devices, 256);
-    const struct rt_kernel *pair = NULL; /* a kernel that rejects only the type of and_type_attr */
+    const struct rt_kernel *pair = NULL; /* a kernel that accepts type_attr but not and_type_attr */
     bool is_here = false, is_mixed = false;
     for (int i = 0; i < row->n_kernels; i++) {
         const struct rt_kernel *k = row->kernel[i];

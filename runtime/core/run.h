@@ -74,7 +74,7 @@ enum rt_status rt_run_check(struct rt_run *r);
 /*
  * A cheap substitute for rt_run_check in loops over large amounts of data. `work` is the work since
  * the last call: the number of elements read or written plus the number of arithmetic operations.
- * rt_run_check is called when the work reaches RT_WORK. That takes about 1 ms, or about 10 ms if
+ * rt_run_check is called when the work reaches RT_WORK. RT_WORK takes about 1 ms, or about 10 ms if
  * all elements are in newly allocated memory: 16 MB cause 4,096 page faults of a few microseconds
  * each on a virtual machine. *left is the countdown, initially RT_WORK. A function that a kernel
  * calls for each of many small items passes &r->left, because a countdown that restarted for every

@@ -26,7 +26,7 @@ enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX
 /* Converts a TensorSliceProto to a slice. Returns false if the message does not have `rank`
  * dimensions. */
 bool rt_slice_from_proto(struct rt_slice *out, int rank, const Tensorflow__TensorSliceProto *p);
-/* Writes the slice as text, like "0,2:-", to `buffer`, which has n bytes. Returns `buffer`. */
+/* Writes the slice to `buffer`, in the format "0,2:-". `buffer` has n bytes. Returns `buffer`. */
 const char *rt_slice_text(char *buffer, size_t n, const struct rt_slice *s);
 /* Replaces each length of -1 with the full tensor's dimension. Returns false if the slice does not
  * fit the tensor's shape. */

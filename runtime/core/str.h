@@ -33,9 +33,9 @@ struct rt_text {
 
 /*
  * An element of a string tensor. An all-zero element is the empty string. Up to 15 bytes are stored
- * in the element itself; a longer string is in a text, to which the element has a reference.
- * Assignment only moves a string, so the source must be zeroed afterwards. rt_str_copy copies a
- * string.
+ * in the element itself. A longer string is stored in a struct rt_text, and the element owns a
+ * reference to it. Assignment only moves a string, so the source must be zeroed afterwards.
+ * rt_str_copy copies a string.
  */
 struct rt_str {
     union {
@@ -62,15 +62,15 @@ bool rt_str_set(struct rt_str *s, struct rt_pool *pool, const void *p, size_t n,
 /* Resizes *s and returns its n uninitialised bytes, which the caller must fill in before *s is
  * copied. On failure, returns NULL and sets *s and err as rt_str_set does. */
 char *rt_str_resize(struct rt_str *s, struct rt_pool *pool, size_t n, struct rt_error *err);
-/* Makes *dst a copy that shares the text of *src. Allocates nothing. */
+/* Copies *src to *dst without allocating memory. A long string's struct rt_text is shared. */
 void rt_str_copy(struct rt_str *dst, const struct rt_str *src);
 void rt_str_clear(struct rt_str *s);
 
 /* ---- texts by themselves ---- */
 
-/* Makes a text of n bytes, with one reference, for the caller to fill in. `pool` counts its memory;
- * if `pool` is NULL, the memory is not counted. Returns NULL on failure; err then names the limit
- * that was reached. */
+/* Makes a struct rt_text with n bytes and one reference. The caller fills in the bytes. `pool`
+ * counts the memory; if `pool` is NULL, the memory is not counted. Returns NULL on failure; err
+ * then names the limit that was reached. */
 struct rt_text *rt_text_new(struct rt_pool *pool, size_t n, struct rt_error *err);
 void rt_text_unref(struct rt_text *t);
 /* Moves a text to another pool, by the same rules as rt_buffer_move (buffer.h). */

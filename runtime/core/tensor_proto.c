@@ -79,7 +79,7 @@ static struct values values_of(const Tensorflow__TensorProto *p, enum rt_dtype d
 /* The number of elements that are converted between two checks. */
 enum { PIECE = 1 << 20 };
 
-/* Converts the values `from` to `n - 1` into elements of `size` bytes. */
+/* Converts the values with indexes `from` to `n - 1` into elements of `size` bytes. */
 static void store_piece(const struct values *v, char *dst, size_t size, int64_t from, int64_t n)
 {
     if (v->form == I32 && size == 2) {

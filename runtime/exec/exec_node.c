@@ -37,8 +37,8 @@ static enum rt_status make_ready(struct rt_context *c, const struct rt_plan_step
         return rt_fail(err, RT_INVALID_ARGUMENT, "input %d of '%s' is %s, expected %s", k, n->name,
                        rt_dtype_name((enum rt_dtype)in->dtype),
                        rt_dtype_name((enum rt_dtype)n->def->in_dtype[k]));
-    /* A kernel that accepts a lazy input may store it as state, which must not be in accelerator
-     * memory. An input in accelerator memory is therefore always loaded. */
+    /* A kernel that accepts a lazy input may store the input as state. State must not be in
+     * accelerator memory, so an input in accelerator memory is always loaded. */
     if (in->buf && in->buf->kind == RT_BUF_LAZY && !in->data && (!lazy_ok || in->buf->device))
         return rt_context_load(c, in, err);
     return RT_OK;

@@ -306,8 +306,8 @@ struct run {
     const struct rt_plan *p;
     const struct rt_token_plan *t;
     struct rt_tensor *slot;
-    /* Indexed by node: the tensor that a constant Enter sends in every iteration, or that a
-     * NextIteration sends in the next one. */
+    /* For each constant Enter, the tensor that it sends in every iteration. For each NextIteration,
+     * the tensor that it sends in the next iteration. Indexed by node. */
     struct rt_tensor *kept;
     bool *kept_dead;
     struct node_state *node;
@@ -316,8 +316,9 @@ struct run {
      * once. */
     int *queue;
     int head, n_queued;
-    int n_rounds;  /* number of iterations of the outermost frame that have begun */
-    int set_twice; /* 1 + the index of a fetch that got a second value, or 0 */
+    int n_rounds; /* number of iterations of the outermost frame that have begun */
+    /* 1 + the index of a fetch to which a second value was sent, or 0 if there is no such fetch */
+    int set_twice;
 };
 
 static void push(struct run *r, int i)

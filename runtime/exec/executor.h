@@ -1,6 +1,6 @@
 /*
- * Executors of plans: in the order of the steps (run_plan.c), by tokens (exec_token.c), or a single
- * step (exec_node.c).
+ * Executors. The order executor runs a plan in the order of its steps (run_plan.c), the token
+ * executor runs a plan by tokens (exec_token.c), and rt_exec_node runs a single step (exec_node.c).
  *
  * Owner: the caller owns fetches and outputs. Threads: the thread that uses the context.
  */

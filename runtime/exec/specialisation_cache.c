@@ -24,7 +24,7 @@ enum {
     MAX_IN_ALL = 2048,
     LEAST_PER_SESSION = 16,
     LEAST_SESSION_BYTES = 4 << 20,
-    /* maximum number of combinations of shapes whose misses a segment remembers */
+    /* maximum number of hashes of missed shapes that a segment stores */
     MAX_SEEN = 256,
     MAX_PENDING = 64,
     /* A new specialisation may evict an old one only if the session has made more than STILL_USED

@@ -78,7 +78,7 @@ static inline enum rt_status rt_checkpoint_run_check(const struct rt_checkpoint_
 {
     return run ? run->check(run->arg, err) : RT_OK;
 }
-/* Sets *check to the check of `run` and returns `check`, or NULL if `run` is NULL. */
+/* Sets *check to the check of `run`, and returns `check`. Returns NULL if `run` is NULL. */
 static inline const struct rt_check *rt_checkpoint_run_as_check(const struct rt_checkpoint_run *run,
                                                                 struct rt_check *check)
 {

@@ -54,8 +54,8 @@ struct rt_checkpoint {
     struct rt_mutex mu;
     struct rt_bundle_shard *shard;
     struct rt_checkpoint *next; /* next open checkpoint in the list; guarded by open_mu */
-    /* The result of stat on the index file. All zero if the checkpoint is in no list of open
-     * checkpoints. */
+    /* The result of stat on the index file. All members are zero if the checkpoint is not in a list
+     * of open checkpoints. */
     struct stat index;
 };
 

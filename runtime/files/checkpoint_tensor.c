@@ -138,7 +138,7 @@ struct reader {
     int fd;
     unsigned char *window;
     size_t capacity;
-    size_t off;          /* offset in the entry of the first byte after the window */
+    size_t off;          /* end of the window, as an offset from the start of the entry */
     struct rt_span rest; /* bytes of the window that have not been taken yet */
 };
 
@@ -442,7 +442,7 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct rt_bundle_e
     return st;
 }
 
-/* Parses the text of a slice and checks its shape against the entry's shape. An empty text selects
+/* Parses the slice `text` and checks its shape against the entry's shape. An empty `text` selects
  * the full tensor. */
 static enum rt_status wanted_part(const struct rt_bundle_entry *e, struct rt_span text,
                                   struct rt_slice *want, struct rt_error *err)

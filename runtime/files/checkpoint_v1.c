@@ -27,8 +27,8 @@ typedef Tensorflow__SavedSliceMeta slice_meta;
 enum {
     MAX_FILES = 10000,
     READER = 1, /* the format version that this reader implements */
-    /* Maximum size in bytes of a tensor's entry in the list. An entry takes about 20 bytes per
-     * slice. */
+    /* Maximum size in bytes of a tensor's entry in a file's list of tensors. An entry takes about
+     * 20 bytes per slice. */
     MAX_ENTRY = 4 << 20,
     CHECK_BYTES = 1 << 17, /* number of bytes of a list that are read between two calls of the run's
                             * check */

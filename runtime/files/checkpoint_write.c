@@ -154,8 +154,8 @@ static int by_key(const void *a, const void *b)
     return c ? c : (x->source > y->source) - (x->source < y->source);
 }
 
-/* Adds the entries of sliced tensors and the header to the index, and sorts it. Called after all
- * other items have been added and before any file is changed. Sets *twice to the second of two
+/* Adds the entries of sliced tensors and the header to the index, and sorts the index. Called after
+ * all other items have been added and before any file is changed. Sets *twice to the second of two
  * items with equal keys, or to NULL if all keys are different. */
 static enum rt_status index_finish(struct index *x, const struct item **twice, struct rt_error *err)
 {

@@ -74,7 +74,7 @@ struct im_output {
     int first, n;
 };
 
-/* Data of a node that is needed only until its edges are made. */
+/* What the import stores about a node until the node's edges are made. */
 struct im_pending {
     int n_input;
     char **input;

@@ -70,8 +70,8 @@ static enum rt_status expand_args(struct im_build *b, const struct rt_node *n,
 }
 
 /* Finds the values of the schema's attributes in a NodeDef. Sets value[k] to the value of attribute
- * k, or to NULL if it has none. If a key occurs several times, its last value is used, as in a
- * protobuf map. */
+ * k. The elements of `value` must be NULL before the call; value[k] stays NULL if the NodeDef lacks
+ * attribute k. If a key occurs several times, its last value is used, as in a protobuf map. */
 static enum rt_status find_attrs(struct im_build *b, const struct rt_schema *s,
                                  const Tensorflow__NodeDef *def,
                                  const Tensorflow__AttrValue **value, struct rt_error *err)

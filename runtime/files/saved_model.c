@@ -33,10 +33,10 @@ enum { MAX_META_GRAPHS = 1024, MAX_ASSETS = 50000 };
  * the file. Without this limit, 98 MB of empty fields took 9 s of processor time and 3.4 GB of
  * memory. */
 enum { META_FREE_BYTES = 64 << 20, META_GROWTH = 2 };
-/* The message that saved_model.pbtxt describes may take 64 MiB plus 8 bytes for each byte of the
- * text. Keras models of 0.1 to 14 MB of text take 2 bytes for each byte of an indented text, and 5
- * for each byte of a text on one line. Without this limit, 200 MB of empty tags took 5.9 GB of
- * memory. */
+/* The unpacked message of saved_model.pbtxt may take 64 MiB plus 8 bytes for each byte of the file.
+ * Messages of Keras models with files of 0.1 to 14 MB take 2 bytes for each byte of an indented
+ * file, and 5 bytes for each byte of a file with a single line. Without this limit, 200 MB of empty
+ * tags took 5.9 GB of memory. */
 enum { TEXT_FREE_BYTES = 64 << 20, TEXT_GROWTH = 8 };
 
 enum { /* field numbers in TensorFlow's protobuf messages */

@@ -126,7 +126,9 @@ struct rt_model_options {
 
 struct rt_model_signature {
     const struct rt_signature *def;
-    struct rt_callable *call; /* feeds are def's inputs, fetches are def's outputs, in order */
+    /* The feeds are the inputs of `def`, and the fetches are its outputs. Both are in the order of
+     * `def`. */
+    struct rt_callable *call;
     /* whether the signature changes state, so that its requests are not batched */
     bool writes;
     bool rowwise;

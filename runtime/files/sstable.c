@@ -291,7 +291,7 @@ static enum rt_status find_index(const struct rt_sstable_source *from, struct bl
     return st ? st : block_at(from, h, index, err);
 }
 
-/* Moves to the next entry of an index, and sets *h to the handle in its value. */
+/* Moves to the next entry of an index, and sets *h to the handle in the entry's value. */
 static enum rt_status next_handle(struct cursor *index, struct handle *h, struct rt_error *err)
 {
     enum rt_status st = cursor_next(index, err);

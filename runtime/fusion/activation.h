@@ -3,7 +3,7 @@
 #ifndef RT_ACTIVATION_H
 #define RT_ACTIVATION_H
 
-/* X(identifier, name in the text of an epilogue) */
+/* X(identifier, word in the attribute RT_EPILOGUE) */
 #define RT_ACTIVATIONS(X)                                                                          \
     X(RELU, relu)                                                                                  \
     X(RELU6, relu6)                                                                                \

@@ -5,10 +5,10 @@
  *     y = activation(x * mul + add + residual)
  *
  * fuse_epilogue.c finds epilogues, and kernels/fused/epilogue.c computes them. The extra attribute
- * RT_EPILOGUE of the node lists the steps as words separated by blanks. The operands come first,
- * then the activation, with "=NUMBER" appended if it has an alpha. This text is part of the key in
- * the autotune cache on disk. The operands are additional inputs of the node, after those of its
- * schema.
+ * RT_EPILOGUE of the node is a string that lists the steps as words separated by blanks. The words
+ * of the operands come first, then the word of the activation, with "=NUMBER" appended if the
+ * activation has an alpha. The string is part of the key in the autotune cache on disk. The
+ * operands are additional inputs of the node. They follow the inputs that the schema declares.
  */
 #ifndef RT_EPILOGUE_HEADER
 #define RT_EPILOGUE_HEADER
@@ -47,7 +47,7 @@ struct rt_epilogue {
  * if the RT_EPILOGUE attribute or the inputs of the node are invalid. */
 enum rt_status rt_epilogue_read(const struct rt_node *n, struct rt_epilogue *e,
                                 struct rt_error *err);
-/* Returns the RT_EPILOGUE attribute for epilogue *e, whose operands are those with a non-zero `in`.
+/* Returns the RT_EPILOGUE attribute for epilogue *e. Operand k is present if e->in[k] is not 0.
  * Returns NULL if memory runs out or the epilogue has no steps. */
 const char *rt_epilogue_text(const struct rt_epilogue *e, struct rt_arena *arena);
 

@@ -134,7 +134,7 @@ static void make_x(struct formula *f)
     *f = (struct formula){.number = 1, .n = 1, .part = {"x"}};
 }
 
-/* Sets *f to a formula whose only part is the text "NAME OPERAND". */
+/* Sets *f to a formula whose only part is the string "NAME OPERAND". */
 static bool call(struct reading *r, const char *name, struct pl_edge operand, struct formula *f)
 {
     char text[TEXT], whole[TEXT];

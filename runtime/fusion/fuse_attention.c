@@ -117,7 +117,7 @@ static bool take_heads(struct attention *m, int k, struct pl_edge e)
         return true;
     if (!has_four_axes(m->nodes.g, e))
         return false;
-    /* Scaling by a scalar before the Transpose gives the same values as after it. */
+    /* Scaling by a scalar gives the same values before and after the Transpose. */
     if (k == RT_ATTENTION_QUERIES && m->nodes.uses->n[e.node] == 1 &&
         is_scaling(m->nodes.g, e, &which) &&
         is_transposed(m->nodes.g, m->nodes.g->node[e.node].in[which], 2, 1, 3, &of))

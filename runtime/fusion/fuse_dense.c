@@ -94,7 +94,8 @@ enum rt_status pl_put_dense(struct pl_graph *g, int at, struct pl_edge x, struct
 
 /* ---- biases after a Reshape ---- */
 
-/* If e is a matmul with a constant matrix, returns its number of columns. Otherwise returns 0. */
+/* If a matmul with a constant matrix makes e, returns the number of columns of e. Otherwise returns
+ * 0. */
 static int64_t matmul_columns(const struct pl_graph *g, struct pl_edge e)
 {
     const struct pl_node *n = pl_made_by(g, e, "MatMul", 2);

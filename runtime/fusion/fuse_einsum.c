@@ -18,8 +18,9 @@
 
 struct dense {
     struct pl_edge x, w;
-    /* number of axes that only x has, that both x and w have, and that only w has */
-    int n_kept, n_summed, n_new;
+    int n_kept,   /* number of axes that only x has */
+        n_summed, /* number of axes that both x and w have */
+        n_new;    /* number of axes that only w has */
     /* `summed` is the product of the lengths of the axes that both x and w have. `made` is the
      * product of the lengths of the axes that only w has. */
     int64_t summed, made;

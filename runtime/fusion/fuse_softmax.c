@@ -1,13 +1,13 @@
 /*
- * Finds a softmax over the last axis that a model writes as several nodes, either by hand or
- * because the tensor has three or more axes. The op Softmax, which the attention pass recognises
- * too, replaces these nodes:
+ * Finds a softmax over the last axis that a model computes in the nodes below, and replaces these
+ * nodes with the op Softmax, which the attention pass recognises. Some models contain these nodes
+ * because the tensor has three or more axes; the authors of others wrote the formula themselves.
  *
  *   e = Exp(x - Max(x, -1)), y = e / Sum(e, -1)        both reductions keep their axis
  *
- * The axis must be -1, because the meaning of a non-negative index depends on the rank. In both
- * forms, a row becomes all NaN if it contains a NaN or if its largest value is infinite. Both forms
- * refuse scalars, but the error message becomes that of Softmax.
+ * The axis must be -1, because the meaning of a non-negative index depends on the rank. Softmax has
+ * the same special cases as the nodes: a row becomes all NaN if it contains a NaN or if its largest
+ * value is infinite, and scalars are refused. Only the error message for scalars changes.
  */
 #include "runtime/fusion/fuse.h"
 

@@ -22,7 +22,8 @@
     ATTR(INT, axis)                                                                                \
     ATTR(FLOAT, epsilon)                                                                           \
     ATTR(BOOL, joins)                                                                              \
-    /* Number of axes that x must have, not counting trailing axes of length 1. 0 allows any. */   \
+    /* Number of axes that x must have, not counting trailing axes of length 1. 0 allows any       \
+     * number of axes. */                                                                          \
     ATTR(INT, rank)                                                                                \
     ATTR(BOOL, no_mean)
 RT_FUSED_OP(RT_LAYER_NORM, rt_layer_norm, "_LayerNorm");

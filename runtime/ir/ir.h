@@ -68,7 +68,7 @@ struct pl_graph {
     const uint8_t *fetch_dtype;
     int *target; /* nodes that must run even if nothing reads them */
     int n_targets, target_capacity;
-    bool serving; /* whether the session has run init, so that variables may be frozen */
+    bool serving; /* whether loading has finished, as freezing variables requires */
     /* Whether the model has edges whose types their readers do not expect. These readers fail when
      * they run. */
     bool mistyped;

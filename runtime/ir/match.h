@@ -1,7 +1,7 @@
 /*
  * Pattern matching for passes. These functions find the op or the constant that makes a value, and
- * the nodes that read a value. None of them changes the graph; rewrite.h declares functions that
- * do.
+ * the nodes that read a value. These functions do not change the graph; rewrite.h declares the
+ * functions that change it.
  *
  * A model can combine any op with any constant, so nothing is assumed about the source of an edge.
  * Every function checks types, ranks and lengths, and returns false or NULL for a value that it
@@ -42,7 +42,8 @@ const struct pl_node *pl_float_sum(const struct pl_graph *g, struct pl_edge e);
 
 /* ---- origins: skip Identity nodes, except one that reads a variable ---- */
 
-/* Returns whether the edge carries a reference to a variable. The edge's readers dereference it. */
+/* Returns whether the edge carries a reference to a variable. The edge's readers dereference this
+ * reference. */
 bool pl_is_ref(const struct pl_graph *g, struct pl_edge e);
 /* Skips all identities before e, including those with control inputs. Returns the edge where the
  * value of e originates. */

@@ -33,7 +33,7 @@ enum rt_status pl_put_op(struct pl_graph *g, const int *node, int n, const char 
  * points to must live as long as the plan. */
 enum rt_status pl_add_extra(struct pl_graph *g, int at, const char *name, struct rt_attr value,
                             struct rt_error *err);
-/* Returns a copy of the text that lives as long as the plan, or NULL if memory runs out. */
+/* Returns a copy of `text`, or NULL if memory runs out. The copy lives as long as the plan. */
 const char *pl_keep_text(struct pl_graph *g, const char *text, struct rt_error *err);
 
 /* ---- additional nodes and constants ---- */

@@ -48,8 +48,8 @@ struct work {
     /* for each union-find root, the component's index in w->c, or -1 if it contains no Merge */
     int *component;
     int *moved; /* for each node, its index in the subgraph, or -1 if it has not been moved */
-    /* For each constant without control inputs (pl_is_free), the subgraph that last got a copy of
-     * it, as `2 * component + side`. */
+    /* For each constant without control inputs (pl_is_free), the number of the subgraph that last
+     * got a copy of the constant. The number of a subgraph is `2 * component + side`. */
     int *side_of;
     struct pl_edge (*output)[2]; /* for each Merge, the edges that replace its outputs */
     int *merge;                  /* the Merges of the maximum depth, sorted by component */

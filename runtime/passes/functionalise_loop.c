@@ -48,7 +48,7 @@ struct loop {
     int *frame; /* for each Enter, the number of its frame name (rt_frame_id) */
     struct pl_readers *readers;
     int *turn;  /* for each node, its position in the topological order */
-    bool *kept; /* for each node, whether it is fetched or a target */
+    bool *kept; /* for each node, whether it is a target or makes a fetched value */
     /* For each node, whether it is part of a loop that this round has functionalised. */
     bool *functionalised;
     struct pl_edge *end; /* for each Exit, the edge that replaces it */

@@ -103,13 +103,13 @@ struct rt_missing_list {
     struct rt_arena *arena;
     struct rt_missing *items;
     int n, capacity;
-    struct rt_map seen; /* function bodies, and pairs of an op and a reason, that have been found
-                         * already */
+    /* the function bodies added so far, and the pairs of an op and a reason in `items` */
+    struct rt_map seen;
 };
 enum rt_status rt_missing_find(struct rt_session *s, const struct pl_request *q,
                                struct rt_missing_list *list, struct rt_error *err);
 /* Sets the error INVALID_ARGUMENT, and returns it. Called if inlining or planning `body` at `node`
- * would nest calls, branches and loops more than `most` levels deep. The message says whether
+ * would nest calls, branches and loops more than `most` levels deep. The message reports whether
  * `body` calls itself. `body` is NULL for nested branches and loops, because they are subgraphs,
  * not functions. */
 enum rt_status pl_fail_too_deep(struct rt_session *s, const struct rt_graph *body, const char *node,

@@ -12,8 +12,8 @@
 /*
  * Each plan counts as PLAN_NODES additional nodes, to account for the memory that even a small plan
  * takes. Otherwise, a model could have 60,000 plans of 12 KB before it reached the limit of 300,000
- * nodes. An example is a model with a branch in each function, because the number of plans doubles
- * at each nesting level.
+ * nodes. For example, if each function of a model contains a branch, the number of plans doubles at
+ * each nesting level.
  */
 enum { MAX_ALL_NODES = 300000, PLAN_NODES = 32, MAX_ROUNDS = 32, MAX_DUMP_BYTES = 1 << 28 };
 /* Limit on the memory of all plans of a session, in bytes, without their constants. Without this
@@ -273,7 +273,7 @@ enum rt_status pl_build_graph(struct pl_graph *g, struct rt_plan **out, struct r
         (*out)->handed_out = g->handed_out;
         (*out)->n_handed_out = g->n_handed_out;
     }
-    /* Only tier 0 runs a plan that runs once. The plan's `segment` stays NULL. */
+    /* A plan for restore or init ops runs only once, so its segments are not compiled. */
     if (!st && !(*out)->tokens && !g->is_load && !s->options.tuning.no_specialise)
         (*out)->segment =
             rt_arena_array(g->arena, (size_t)(*out)->n_nodes + 1, sizeof *(*out)->segment);

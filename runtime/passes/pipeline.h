@@ -1,9 +1,9 @@
 /*
  * The pipeline: the table of all passes that make a plan, and the functions that run them.
  *
- * Owner: the caller frees a plan with rt_plan_free. Threads: any; a build stays on its thread and
- * holds no lock. Errors: the message names the node and says why no plan can be made; after an
- * error there is nothing to free.
+ * Owner: the caller frees a plan with rt_plan_free. Threads: any; a plan is built on the caller's
+ * thread, which holds no lock. Errors: the message contains the node's name and the reason why no
+ * plan can be made; after an error there is nothing to free.
  */
 #ifndef RT_PIPELINE_H
 #define RT_PIPELINE_H

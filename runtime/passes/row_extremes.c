@@ -1,5 +1,5 @@
-/* Determines, from the names of ops, which values are extremes over the parts of a batch
- * (row_extremes.h). */
+/* Recognises, by the names of ops, values that are extremes over the parts of a batch, as
+ * row_extremes.h defines them. */
 #include <string.h>
 
 #include "runtime/passes/row_extremes.h"
@@ -64,8 +64,8 @@ enum rt_extreme rt_extreme_of_output(const struct rt_op *op, int n_in, const str
     static const struct {
         const char *name;
         enum kind kind;
-        /* For COMPARES: RT_LEAST if the op tests whether its first operand is less than the second,
-         * and RT_MOST if it tests whether it is greater. */
+        /* For COMPARES: RT_LEAST if the op is Less or LessEqual, and RT_MOST if the op is Greater
+         * or GreaterEqual. For other kinds, the extreme that the op computes. */
         enum rt_extreme own;
     } ops[] = {
         {"All", REDUCES, RT_LEAST},      {"Min", REDUCES, RT_LEAST},

@@ -20,7 +20,7 @@ struct pl_cell {
     struct pl_edge in[RT_RNN_LIMIT];
     struct pl_edge made[2]; /* the new states h and c */
     /* Whether each gate has its own weights. If so, `gate` contains W, R and the biases of each
-     * gate, and the elements of `in` for them are unused. */
+     * gate, and the corresponding elements of `in` are unused. */
     bool by_gate;
     /* For each gate, the edges that become the inputs RT_RNN_W to RT_RNN_R_BIAS of _RNN. The node
      * of an absent edge is -1. */

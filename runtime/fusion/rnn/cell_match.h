@@ -27,7 +27,7 @@ struct pl_terms {
     int64_t cols;
     /* operand and matrix of each matmul, and the bias; bias.node is -1 if there is no bias */
     struct pl_edge a[2], matrix[2], bias;
-    int64_t rows[2]; /* number of rows of matrix[0] and of matrix[1] */
+    int64_t rows[2]; /* rows[k] is the number of rows of matrix[k] */
 };
 bool pl_terms_of(const struct pl_match *m, struct pl_edge e, struct pl_terms *t);
 

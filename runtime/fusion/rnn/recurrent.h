@@ -92,7 +92,7 @@ static inline const struct rt_cell *rt_cell(int id)
     ATTR(ENUM, read)   /* enum rt_rnn_read */                                                      \
     ATTR(ENUM, masked) /* enum rt_rnn_mask */                                                      \
     /* A row that takes no step repeats its previous output if `holds` is set. If `holds` is not   \
-     * set, or the row has not taken a step yet, its output is its row of the input `before`. */   \
+     * set, or the row has not taken a step yet, the output is this row of the input `before`. */  \
     ATTR(BOOL, holds)
 RT_FUSED_OP(RT_RNN, rt_rnn, "_RNN");
 

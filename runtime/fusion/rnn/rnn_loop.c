@@ -35,8 +35,8 @@ void pl_rnn_loop_init(struct pl_rnn_loop *l, struct pl_graph *g, int at)
 
 /* ---- the body ---- */
 
-/* Returns whether the node reads or writes a TensorArray. Frames use TensorArrays instead of lists.
- * The op itself is checked when it is matched. */
+/* Returns whether the node reads or writes a TensorArray. TensorFlow 1's loops use TensorArrays.
+ * The matchers check the inputs of these nodes. */
 static bool is_array_op(const struct pl_node *n)
 {
     return pl_is(n, "TensorArrayReadV3") || pl_is(n, "TensorArrayWriteV3");

@@ -107,9 +107,9 @@ bool pl_is_pure(const struct pl_graph *g, bool is_frame);
 /* Returns whether `e` is the length of `items` as a scalar, `StridedSlice(Shape(items), [0], [1],
  * [1])`. */
 bool pl_is_length(const struct pl_graph *g, struct pl_edge e, struct pl_edge items);
-/* Returns whether the shape [given, cols_given] allows a matrix with *rows rows and `cols` columns,
- * where -1 stands for an unknown number. If `given` is known, `cols_given` must equal `cols`, and
- * *rows is set to `given`. */
+/* Returns whether a matrix with *rows rows and `cols` columns may have the shape
+ * [given, cols_given]. A number of -1 is unknown. If `given` is known, `cols_given` must equal
+ * `cols`, and *rows is set to `given`. */
 bool pl_takes_rows(int64_t given, int64_t cols_given, int64_t cols, int64_t *rows);
 /* Returns whether the constant `e`, as the element shape of a list, allows matrices with `cols`
  * columns. `e` must be -1, which allows any matrix, or a shape that pl_takes_rows accepts. */
