@@ -3,9 +3,9 @@
  * made from the processor and from the op, attributes, types and shapes of the node. The cache is
  * lost when the process ends, unless it has a file. Several servers may share the file.
  *
- * The file is text. Its first line has the version of the format. Each further line has a key, a
- * tab and the name of a kernel. The file is untrusted: invalid lines are skipped, a name that no
- * kernel of the node has is ignored, and sizes are bounded.
+ * The file is text. Its first line contains the version of the format. Each further line contains a
+ * key, a tab and the name of a kernel. The file is untrusted: invalid lines are skipped, unknown
+ * names of kernels are ignored, and sizes are bounded.
  *
  * Owner: the caller of rt_autotune_new or rt_autotune_open; the cache outlives the sessions that
  * use it. Threads: any.

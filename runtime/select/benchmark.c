@@ -9,8 +9,9 @@
  * caches, half of ResNet50's 1x1 convolutions would get a kernel that is a fifth slower in the
  * model than the best kernel.
  *
- * The rule's choice is kept unless another kernel is clearly faster, because most small differences
- * are noise. Candidates run in rounds. A candidate is dropped when it can no longer be chosen.
+ * The first candidate is the kernel that the rule chooses (choose.c). It is kept unless another
+ * kernel is clearly faster, because most small differences are noise. Candidates run in rounds. A
+ * candidate is dropped when it can no longer be chosen.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -334,9 +335,9 @@ static int64_t best_of(const struct candidate *c, int n, int *n_left)
     return best < 1 ? 1 : best;
 }
 
-/* Drops every candidate that is clearly slower than the best, or that is not faster than the rule's
- * choice. From the second round on, a candidate must be clearly faster than the rule's choice. The
- * rule's choice is the first candidate. It is never dropped for being slow. */
+/* Drops every candidate that is clearly slower than the best, or that is not faster than the first
+ * candidate. From the second round on, a candidate must be clearly faster than the first candidate.
+ * The first candidate is never dropped for being slow. */
 static void drop_slow(struct candidate *c, int n, int round)
 {
     int n_left;
@@ -386,7 +387,7 @@ static int64_t benchmark_rows(const struct rt_prep *prep, struct candidate *c, i
 }
 
 /* Returns whether to time a larger batch too: whether a candidate's packed weights are more than an
- * eighth smaller than those of the rule's choice. All rows of a batch share each read of the
+ * eighth smaller than those of the first candidate. All rows of a batch share each read of the
  * weights, so smaller weights may make a candidate faster only for a single row. */
 static bool wants_rows(const struct candidate *c, int n)
 {

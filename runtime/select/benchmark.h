@@ -14,10 +14,10 @@ struct rt_pack;
 
 /*
  * Benchmarks the kernels of a node and returns the index of the best, or -1 if the node cannot be
- * benchmarked. The first kernel is the rule's choice. Subtracts the time used from *left_ns. Sets
- * ns[i] to the time of kernel i in nanoseconds for the node's own batch size, or to -1 if the
- * kernel did not run. *packs holds the generated constants, which later benchmarks reuse; *packs is
- * NULL before the first benchmark.
+ * benchmarked. The first kernel must be the one that the rule chooses (choose.c). Subtracts the
+ * time used from *left_ns. Sets ns[i] to the time of kernel i in nanoseconds for the node's own
+ * batch size, or to -1 if the kernel did not run. *packs holds the generated constants, which later
+ * benchmarks reuse; *packs is NULL before the first benchmark.
  */
 int pl_benchmark(const struct rt_prep *prep, const struct rt_kernel *const *kernels, int n,
                  struct rt_pack **packs, int64_t *left_ns, int64_t *ns);

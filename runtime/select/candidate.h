@@ -1,5 +1,5 @@
-/* A function for the code that chooses a node's kernel (choose.c) and the code that times the
- * candidates (benchmark.c). Threads: the thread of the caller, which owns `prep`. */
+/* Declares a function that the choice of a node's kernel (choose.c) and the benchmark of its
+ * candidates (benchmark.c) share. Threads: the thread of the caller, which owns `prep`. */
 #ifndef RT_CANDIDATE_H
 #define RT_CANDIDATE_H
 

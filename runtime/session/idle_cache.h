@@ -89,7 +89,7 @@ static inline void rt_idle_cache_use(struct rt_idle_cache *k, size_t *reserved)
     *reserved = 0;
 }
 /* Returns the total size in bytes of a session's idle contexts and pools. `of_session` is the
- * session's own cache owner. Locks mu, and visits only the owners of the session. */
+ * session's own cache owner. Locks mu, and visits only the cache owners of the session. */
 size_t rt_idle_cache_bytes_of(struct rt_idle_cache *k, const struct rt_cache_owner *of_session);
 
 /* ---- specialisations ---- */

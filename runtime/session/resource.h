@@ -41,8 +41,8 @@ bool rt_variable_is_initialized(struct rt_variable *v);
 enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
                                 struct rt_error *err);
 /* Changes *t from a view of an earlier value of the variable to a view of the current value at the
- * same offset. Leaves *t unchanged if the variable has lost its value, or if the number of elements
- * has changed since *t was made. */
+ * same offset. Leaves *t unchanged if the variable no longer has a value, or if the number of
+ * elements has changed since *t was made. */
 void rt_variable_follow(struct rt_variable *v, struct rt_tensor *t);
 /*
  * Sets the value to a reference to `t` or to a copy of `t`, as rt_state_keep does. The call is a
@@ -73,10 +73,10 @@ enum rt_status rt_variables_update(
     enum rt_status (*change)(void *arg, struct rt_tensor *const *values, struct rt_error *err),
     void *arg, const struct rt_check *check, const struct rt_state *state, struct rt_error *err);
 /*
- * For the compiler. A variable is mutable if a served signature writes it. No plan may use the
- * value of a mutable variable as a constant. rt_variable_freeze reads the value and marks the
- * variable as frozen, because a plan will contain the value as a constant. The next write to a
- * frozen variable makes the variable mutable and calls on_write once.
+ * The compiler calls these functions. A variable is mutable if a served signature writes it. No
+ * plan may use the value of a mutable variable as a constant. rt_variable_freeze reads the value
+ * and marks the variable as frozen, because a plan will contain the value as a constant. The next
+ * write to a frozen variable makes the variable mutable and calls on_write once.
  */
 bool rt_variable_is_mutable(struct rt_variable *v);
 void rt_variable_set_mutable(struct rt_variable *v);

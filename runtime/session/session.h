@@ -22,9 +22,9 @@ struct rt_parallel;
 struct rt_autotune;
 struct rt_idle_cache;
 
-/* A function of a tool that receives the compiler's graph as text (runtime/ir/dump.h), after every
- * pass or after the pass `pass`. `put` is called on the thread that makes a plan; several threads
- * may call it at the same time. */
+/* The function by which a tool receives the compiler's graph as text (runtime/ir/dump.h), after
+ * every pass or after the pass `pass`. `put` is called on the thread that makes a plan; several
+ * threads may call it at the same time. */
 struct rt_pass_dump {
     void (*put)(void *arg, const char *text, size_t n);
     void *arg;
@@ -174,8 +174,8 @@ int rt_session_compile(struct rt_session *s);
  * `cancelled` replaces options.cancelled. `cancelled` may be NULL in the first call, and must be
  * NULL in the second. */
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled);
-/* Returns whether the plan, or at least its first segment, is compiled for feeds with `rows` rows
- * and any other dimensions. Never waits, so the result may be out of date. */
+/* Returns whether the plan, or at least its first segment, is compiled for some feeds with `rows`
+ * rows. Does not compare the other dimensions. Never waits, so the result may be out of date. */
 bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
 
 /* Returns whether the callable changes state or may block, and therefore runs alone. */

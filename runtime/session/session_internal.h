@@ -54,8 +54,8 @@ struct rt_session {
     struct rt_pool *pools[64]; /* the idle pools; guarded by pool_mu */
     int n_pools;
     struct rt_cache_owner cache_owner; /* owner of `pools` in the idle cache */
-    struct rt_state state;             /* accounts for the memory that runs have left in `slots` */
-    struct rt_state folded;            /* accounts for the memory of constants created by folding */
+    struct rt_state state;             /* charged for the memory that runs leave in `slots` */
+    struct rt_state folded;            /* charged for the memory of constants created by folding */
     /* time in ns that the session may still spend on folding constants */
     _Atomic int64_t fold_ns;
     uint64_t entropy;

@@ -21,7 +21,7 @@
 struct rt_state {
     struct rt_pool *pool;
     struct rt_pool *weights; /* pool of restored weights, or NULL */
-    /* Whether the session serves. Changes only while no run is active. */
+    /* Whether the session is no longer being loaded. Changes only while no run is active. */
     bool is_serving;
 };
 
