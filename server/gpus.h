@@ -9,7 +9,7 @@
 
 #include "server/server.h"
 
-/* exit status of the process after a GPU has failed and --gpu_on_fault=exit */
+/* exit status of the process if a GPU has failed and --gpu_on_fault is "exit" */
 enum { SRV_EXIT_GPU_FAILED = 70 };
 
 /* Opens the GPUs that the options name. */

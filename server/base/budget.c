@@ -1,7 +1,7 @@
 #include "server/base/budget.h"
 
-/* Returns the limit on the bytes that all requests together may hold. The limit applies to a charge
- * after which one request holds `own` bytes. */
+/* Returns the limit on the bytes that all requests together may hold after a charge. `own` is the
+ * number of bytes that the charged request then holds. */
 static int64_t limit_for(const struct srv_budget *b, size_t own)
 {
     enum { MEBI = 1 << 20, RESERVE_PART = 16 };

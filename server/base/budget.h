@@ -38,8 +38,8 @@ void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes);
 /* Returns how many bytes a request may take if it holds no bytes yet. */
 size_t srv_budget_left(const struct srv_budget *b);
 
-/* Returns the status of a refused charge. The charge had at least `bytes` bytes, and the request
- * already holds `own` bytes. */
+/* Returns the status of a refused charge of at least `bytes` bytes. The request already holds `own`
+ * bytes. */
 enum rt_status srv_budget_code(const struct srv_budget *b, size_t own, size_t bytes);
 /* Like srv_budget_code, but also sets the error message. `what` is a singular noun phrase that
  * describes the bytes. */

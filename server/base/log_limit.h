@@ -1,6 +1,6 @@
 /*
- * A limit on log messages that a client can cause as often as it likes. At most SRV_LOG_LINES
- * messages per second are logged, and the number of omitted messages is logged afterwards.
+ * A limit on log messages that a client can cause at any rate. At most SRV_LOG_LINES messages per
+ * second are logged, and the number of omitted messages is logged afterwards.
  *
  * Threads: any thread may call these functions.
  */
@@ -13,7 +13,7 @@
 
 enum { SRV_LOG_LINES = 20 };
 
-/* One limit, shared by all messages of the same subject. */
+/* State of a limit. All messages about the same subject share it. */
 struct srv_log_limit {
     _Atomic int64_t second; /* the second in which n_lines messages occurred */
     _Atomic int64_t n_lines;

@@ -265,12 +265,12 @@ static void split(const struct srv_batch *b, const struct rt_tensor *all, int n)
 }
 
 /* Result of running a merged batch. NOT_ROW_WISE: the row-wise analysis could not prove that each
- * output row depends only on its own input row. The reason is the shapes or a lack of memory, so
- * the analysis may succeed later. */
+ * output row depends only on its own input row. The proof fails because of the shapes or
+ * for lack of memory, so the analysis may succeed later. */
 enum outcome { RAN, FAILED, NOT_ROW_WISE, DOES_NOT_FOLLOW_ROWS };
 
-/* Runs the jobs of the batch as one merged run. If the result is FAILED, *err has the reason, and
- * no job was modified. */
+/* Runs the jobs of the batch as one merged run. If the result is FAILED, *err contains the reason,
+ * and no job was modified. */
 static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
 {
     const struct rt_model_signature *sig = b->first->signature;
@@ -355,7 +355,7 @@ static void bisect(const struct srv_batch *b)
     at = &half[0].first;
     for (int i = 0; i < half[0].n_jobs; i++)
         at = &(*at)->next;
-    *at = NULL; /* Ends the list of the first half. The lists are joined again after the runs. */
+    *at = NULL; /* Separates the jobs of the halves. The lists are joined after the runs. */
     for (int i = 0; i < 2; i++) {
         struct srv_batch *h = &half[i];
         struct rt_error err = {.arena = b->arena};

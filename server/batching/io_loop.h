@@ -36,10 +36,10 @@ struct srv_message {
  * A request from the manager to one I/O loop to confirm that the loop no longer uses `version`. If
  * `version` is NULL, the loop only confirms that it no longer uses an older serving map.
  *
- * The manager publishes a new map, and then posts the retirement as a message. Its `receive`
- * function, srv_retirement_receive, adds the retirement to io_loop->retiring. srv_io_loop_end_turn
- * calls `confirm` once the loop uses the new map and holds no handle to the version. `confirm`
- * returns ownership of the retirement to the manager.
+ * The manager publishes a new map, and then posts the retirement as a message. The message's
+ * `receive` function, srv_retirement_receive, adds the retirement to io_loop->retiring.
+ * srv_io_loop_end_turn calls `confirm` once the loop uses the new map and holds no handle to the
+ * version. `confirm` returns ownership of the retirement to the manager.
  */
 struct srv_retirement {
     struct srv_message message;

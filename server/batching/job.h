@@ -29,7 +29,7 @@ struct srv_job {
     /* Slow work that a worker performs before the job is queued, or NULL. `prepare` decodes a long
      * body and sets `signature` and `feeds`, or it builds the plan of a dynamic callable and sets
      * `signature->call`. The function must set the member `prepare` to NULL. Afterwards the job is
-     * submitted again. Until then, `then` contains the transport's `done`. */
+     * submitted again. Before that, `then` stores the transport's `done`. */
     enum rt_status (*prepare)(struct srv_job *job);
     void (*then)(struct srv_job *job);
     struct srv_inference *inference; /* the request, if `prepare` needs it */
@@ -72,8 +72,8 @@ struct srv_job {
     struct rt_error err; /* err.arena must be the job's arena */
 
     /* Called exactly once. The caller is a worker, or, if the job ran inline or was refused, the
-     * thread of the I/O loop. `done` must post a message to the I/O loop for work that needs its
-     * thread. */
+     * thread of the I/O loop. If work remains for the thread of the I/O loop, `done` must post a
+     * message to the loop. */
     void (*done)(struct srv_job *job);
     void *owner; /* the transport's own data (REST or gRPC) */
 

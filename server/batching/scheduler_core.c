@@ -6,8 +6,8 @@ enum {
     /* Minimum time between two searches for jobs whose deadlines have expired. */
     SWEEP_NS = 1000000,
     SMALL_NS = 20000000, /* maximum expected duration of a short run */
-    /* For settings.long_ns, a batch of another model queue counts as recent if it began within this
-     * time. */
+    /* time after the start of a model queue's batch in which settings.long_ns restricts the long
+     * batches of other model queues */
     RECENT_NS = 1000000000,
 };
 
@@ -309,8 +309,7 @@ static bool may_take(const struct srv_core_bucket *b, enum choice which)
            (!b->model_queue->small_running && is_short(b, b->head->rows));
 }
 
-/* Returns whether the rule of settings.long_ns forbids the worker to take a batch from the
- * bucket. */
+/* Returns whether settings.long_ns forbids the worker to take a batch from the bucket. */
 static bool is_kept(const struct srv_core *c, const struct srv_core_bucket *b, int64_t now,
                     const struct srv_core_worker *w)
 {
@@ -342,9 +341,10 @@ static struct srv_core_bucket *choose(const struct srv_core *c,
     return best && best->alone && l->running ? NULL : best;
 }
 
-/* Returns whether a job will miss its deadline. Its deadline has passed, or even a run as fast as
- * the fastest recorded run would end too late. In the second case, reduces the recorded duration by
- * 10 %. A bucket whose recorded duration is too long would otherwise drop its jobs forever. */
+/* Returns whether a job will miss its deadline. This is the case if the deadline has passed, or if
+ * even a run as fast as the fastest recorded run would end too late. In the second case, reduces
+ * the recorded duration by 10 %. A bucket whose recorded duration is too long would otherwise drop
+ * its jobs forever. */
 static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
 {
     if (j->deadline_ns <= now)

@@ -214,8 +214,7 @@ bool srv_core_has_place(const struct srv_core *c, int n_workers);
  * take a batch from a small bucket if the run is expected to be short and the bucket's model queue
  * has no other short run in progress. If srv_core_has_place returns true, a spare worker may also
  * take a batch of a model queue that has no running batch or, if `is_ample` is set, no long running
- * batch. A model with long runs thus occupies one spare worker, or several while spare workers are
- * ample. */
+ * batch. A model with long runs thus occupies one spare worker, or several if `is_ample` is set. */
 bool srv_core_next_spare(struct srv_core *c, int64_t now, int n_workers, bool is_ample,
                          struct srv_core_batch *out, struct srv_core_job **expired);
 /* Ends a batch that ran for run_ns. If `learn` is set, adds the duration to the cost model. `learn`
@@ -232,8 +231,8 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
 
 /* Returns whether the worker can start a batch now. */
 bool srv_core_is_ready(const struct srv_core *c, int64_t now, const struct srv_core_worker *worker);
-/* Returns the next time at which the rule of settings.long_ns lets a batch start on the last free
- * worker. Returns RT_NEVER if no jobs are queued or the rule does not apply. */
+/* Returns the next time at which settings.long_ns lets a long batch start on the last free worker.
+ * Returns RT_NEVER if no jobs are queued or settings.long_ns forbids no batch. */
 int64_t srv_core_long_at(const struct srv_core *c);
 /* Unlinks all queued jobs whose deadlines have passed, and returns them linked by `next`. */
 struct srv_core_job *srv_core_expired(struct srv_core *c, int64_t now);

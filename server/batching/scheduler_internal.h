@@ -88,8 +88,8 @@ struct srv_scheduler {
     struct rt_cond no_threads; /* signalled when n_threads becomes 0 */
     /* guards the metrics that the spare workers and the runs that have waited share */
     struct rt_mutex shared_cells;
-    /* The cores of the CPU's and of the GPUs' model queues. mu guards these and all following
-     * members up to `stopping`. */
+    /* The scheduler core of the CPU's model queues, and the scheduler core of the GPUs' model
+     * queues. mu guards these and all following members up to `stopping`. */
     struct srv_core cpu, gpus;
     int64_t timer_ns; /* time at which the timer thread will wake */
     int64_t taken_ns; /* time at which a worker of group 0 last took a batch */
@@ -115,7 +115,7 @@ static inline struct srv_job *srv_job_of(struct srv_core_job *j)
 {
     return (struct srv_job *)((char *)j - offsetof(struct srv_job, sched));
 }
-/* Returns whether a job is batched as TensorFlow Serving does (--enable_batching=true). */
+/* Returns whether a job is batched as in TensorFlow Serving (--enable_batching=true). */
 static inline bool srv_job_is_as_tensorflow(const struct srv_job *job)
 {
     return job->version->model_queue->batching.mode == SRV_BATCHING_ALL && !job->signature->writes;

@@ -69,7 +69,7 @@ static void stop(struct srv_scheduler *s, bool has_timer)
     free(s);
 }
 
-/* Initialises the cores and the groups, but starts no threads. */
+/* Initialises the scheduler cores and the groups of workers, but starts no threads. */
 static void init_groups(struct srv_scheduler *s)
 {
     const struct srv_options *o = &s->server->options;
@@ -198,7 +198,7 @@ static void request_compilation(const struct srv_model_queue *l, const struct rt
 }
 
 /* Returns the index of the group whose workers run on the device. Returns 0, the CPU's group, if
- * the device is NULL or is none of the server's GPUs. */
+ * the device is NULL or is not one of the server's GPUs. */
 static int group_of(const struct srv_scheduler *s, const struct rt_device *d)
 {
     for (int k = 0; d && k < s->server->gpus.n; k++)

@@ -93,7 +93,7 @@ static struct srv_core_worker free_worker(const struct srv_scheduler *s, int gro
                                     .is_last = n == 1 && s->group[group].n_workers > 1};
 }
 
-/* Returns whether to signal a worker of the group, and counts the worker as signalled. */
+/* Returns whether to signal a worker of the group. If so, counts the worker as signalled. */
 static bool should_wake(struct srv_scheduler *s, int group, int64_t now) RT_REQUIRES(s->mu)
 {
     struct srv_worker_group *g = &s->group[group];

@@ -14,8 +14,8 @@ struct sub_requests {
 
 /* ---- concatenating outputs ---- */
 
-/* Returns whether the sub-requests' outputs i can be concatenated. Each must have one row per input
- * row, and all must have the same inner dimensions. */
+/* Returns whether the tensors of output i can be concatenated. Each tensor must have one row per
+ * input row of its sub-request, and all tensors must have the same inner dimensions. */
 static bool follows_rows(const struct sub_requests *p, int i)
 {
     const struct rt_tensor *like = &p->job[0].fetches[i];

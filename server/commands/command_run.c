@@ -230,8 +230,8 @@ static bool parse_gpu_precision(const char *text, bool *full)
     return *full || strcmp(text, "tf32") == 0;
 }
 
-/* If the current argument is a switch of the tuning, returns its value. Sets *off to the member
- * that disables this tuning. Otherwise returns NULL. */
+/* If the current argument is a flag that switches an optimisation, returns the flag's value, and
+ * sets *off to the member that disables the optimisation. Otherwise returns NULL. */
 static const char *switch_value(struct srv_args *a, struct srv_run *r, bool **off)
 {
     const struct {
@@ -460,7 +460,7 @@ static enum rt_status shape_of_input(const struct srv_run *r, const struct rt_te
             given = &r->shapes[i].shape;
     *out = in->shape;
     if (in->shape.rank < 0) {
-        /* The rank is unknown, so the shape is the batch dimension and the dimensions from
+        /* The rank is unknown, so the shape consists of the batch dimension and the dimensions from
          * --shape. */
         int n = given ? given->rank : 0;
         if (n >= RT_MAX_RANK)

@@ -20,14 +20,14 @@ enum { WARM_RUNS = 3, MAX_SHOWN = 40 };
 
 /* A row of a table: a node, or all nodes with the same op and the same fused ops. */
 struct row {
-    /* both NULL in the row of an op */
+    /* `name`, `kernel` and `shapes` are NULL in the row of an op */
     const char *name, *op, *fused, *kernel, *shapes;
     /* time of a node in each run in nanoseconds, excluding the nodes that it calls */
     int64_t *ns;
-    struct row *sum; /* for the row of a node: the row of the node's op */
+    struct row *sum; /* in the row of a node, the row of the node's op */
     int64_t calls;   /* number of calls of the node, or of all nodes of the op, in the last run */
     double flops, bytes; /* numbers of FLOPs and accessed bytes in the counted calls */
-    double mean_ns;      /* mean time in nanoseconds over the chosen runs */
+    double mean_ns;      /* mean time in nanoseconds over the faster half of the traced runs */
 };
 
 struct table {

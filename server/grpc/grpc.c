@@ -131,10 +131,10 @@ static void *run_loop(void *arg)
 
 /*
  * Switches off the deadlock detection of abseil's mutexes, which the core uses. Debian enables it
- * when building abseil. Every lock of a second mutex then updates a process-wide graph, which
- * accounts for a sixth of the instructions of a small call. This function looks up
- * absl::SetMutexDeadlockDetectionMode by its mangled name in Debian's build, and calls it. In other
- * builds, this name does not exist or the detection is already off.
+ * when building abseil. A thread that locks a mutex while it holds another one then updates a
+ * process-wide graph. These updates account for a sixth of the instructions of a small call. This
+ * function looks up absl::SetMutexDeadlockDetectionMode by its mangled name in Debian's build, and
+ * calls it. In other builds, this name does not exist or the detection is already off.
  */
 static void stop_lock_graph(void)
 {

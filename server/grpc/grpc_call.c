@@ -23,7 +23,7 @@ enum {
     CALL_ARENA = 16 << 20,
     /* maximum number of calls in an I/O loop's free list; a call takes 6 KiB */
     MAX_FREE_CALLS = 512,
-    /* The I/O loop inflates compressed messages of up to this size. The inflated message has at
+    /* The I/O loop inflates compressed messages of up to this size. The inflated message takes at
      * most 0.5 MB, and inflating it takes less than a millisecond. */
     INFLATE_HERE_BYTES = 512,
     /* maximum compressed size in bytes of the messages that the thread for small messages

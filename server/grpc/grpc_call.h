@@ -62,8 +62,8 @@ struct srv_stream {
 enum srv_awaited {
     SRV_AWAITS_NOTHING,
     SRV_AWAITS_MESSAGE,
-    SRV_AWAITS_SENT, /* the peer's receipt of a message */
-    SRV_AWAITS_NEXT, /* a later message of a stream */
+    SRV_AWAITS_SENT, /* the event that the peer has received a message */
+    SRV_AWAITS_NEXT, /* the arrival of a later message of a stream */
     SRV_AWAITED_MASK = 3,
 };
 
@@ -129,7 +129,7 @@ struct srv_call {
     uint32_t seen_awaited;
     int64_t seen_ns;
     uint64_t seen_taken;
-    /* whether loop->n_large[socket] counts the response as large */
+    /* whether loop->n_large[socket] includes the response */
     bool is_large;
     bool was_cut; /* whether the call was cut off before its message arrived */
     bool (*background)(struct srv_call *c); /* the function passed to srv_call_in_background */

@@ -1,5 +1,5 @@
-/* Implements the methods that return information or change something in the server. The steps of a
- * protocol do the work. */
+/* Implements the methods that return information or change something in the server. Each protocol
+ * defines what its methods do (struct srv_codec). */
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
 #include "server/protocol/protocol.h"

@@ -1,8 +1,9 @@
 /*
  * Closes an I/O loop before the core's servers shut down. During the shutdown, the core refuses
- * each call that it has not delivered yet. The bytes of this call may have been in a socket's
- * buffer for a long time, if the process got no CPU time to read them. A closing I/O loop therefore
- * continues as usual until everything that had arrived before the close was read and delivered.
+ * each call that it has not delivered yet. If the process got no CPU time to read a socket, the
+ * bytes of such a call may have been in the socket's buffer for a long time. A closing I/O loop
+ * therefore continues as usual until everything that had arrived before the close was read and
+ * delivered.
  */
 #include "server/grpc/grpc_internal.h"
 #include "server/base/sockets.h"

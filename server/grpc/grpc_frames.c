@@ -237,8 +237,8 @@ bool srv_grpc_frames_close_idle(int max_fd, int64_t idle_ms,
 
 /* ---- plain ---- */
 
-/* The array takes 21 MB of address space, but only used pages take memory. An all-zero mutex is
- * unlocked. */
+/* The array takes 21 MB of address space, but only used pages take memory. The mutexes need no
+ * initialisation, because an all-zero mutex is unlocked. */
 static struct watched plain[SRV_GRPC_MAX_FD];
 
 /* Returns the plain connection with the descriptor fd. Returns NULL if this connection is not

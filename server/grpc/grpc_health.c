@@ -23,8 +23,8 @@ static enum rt_status read_service(struct srv_call *c, struct rt_span *service)
     return st;
 }
 
-/* Returns whether `name` is the server ("") or a service. As in TensorFlow Serving, the package of
- * a service may be omitted. */
+/* Returns whether `name` names the server ("") or a service. As in TensorFlow Serving, the package
+ * of a service may be omitted. */
 static bool is_service(const struct srv_options *o, struct rt_span name)
 {
     static const char *const shorts[] = {"", "PredictionService", "ModelService"};

@@ -111,8 +111,8 @@ static enum rt_status prepare(struct srv_job *job)
     return st || !job->prepare ? st : job->prepare(job);
 }
 
-/* Makes a worker decode the tensors. job->signature is NULL until then, because the scheduler's
- * statistics of a signature must not include the decoding. */
+/* Makes a worker decode the tensors. job->signature is NULL until they are decoded, because the
+ * scheduler's statistics of a signature must not include the decoding. */
 static void bind_on_worker(struct srv_call *c, struct request *r)
 {
     struct srv_job *job = &c->job;
@@ -296,7 +296,7 @@ void srv_grpc_inference_stream(struct srv_call *c)
     if (!c->stream.has_begun && !srv_stream_begin(c, read_next, NULL))
         return;
     if (!c->payload ||
-        !c->stream.is_open) { /* the client will send no more requests, or has left */
+        !c->stream.is_open) { /* the client will send no more requests, or has disconnected */
         srv_stream_end(c, c->payload ? RT_CANCELLED : RT_OK, "the client has left");
         return;
     }

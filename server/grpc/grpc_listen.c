@@ -238,7 +238,7 @@ void srv_listener_close(struct srv_listener *l)
     for (int i = 0; i < l->n; i++) {
         struct srv_listen_fd *at = &l->at[i];
         close(at->fd);
-        /* The path stays if it now refers to the socket file of another server. */
+        /* A path that now refers to the socket file of another server is not removed. */
         if (*at->path && stat(at->path, &now) == 0 && now.st_ino == at->made.st_ino &&
             now.st_dev == at->made.st_dev)
             unlink(at->path);

@@ -11,7 +11,7 @@ enum { SMALL = 16 << 10 };
 #define REFLECT  "/ServerReflectionInfo"
 #define PROFILER "/tensorflow.ProfilerService/"
 
-/* The methods that are not calls of a protocol. */
+/* The methods that are not in the tables of the protocols. */
 /* clang-format off */
 static const struct srv_grpc_method own[] = {
     {MODEL "HandleReloadConfigRequest", SRV_GRPC_BY_PATH, SRV_OTHER, 0, srv_grpc_reload_config,

@@ -116,7 +116,8 @@ static size_t least(size_t a, size_t b)
 }
 
 /* Calls `inflate` once, on the bytes of `in`. *in_left and *out_left are the numbers of bytes that
- * this step may still read and write. Subtracts the bytes read and written from them. */
+ * this step may still read and write. Subtracts the number of bytes read from *in_left, and the
+ * number of bytes written from *out_left. */
 static enum rt_status inflate_some(struct srv_call *c, struct rt_span in, size_t *in_left,
                                    size_t *out_left)
 {

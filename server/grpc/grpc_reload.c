@@ -18,8 +18,7 @@ enum {
     MAX_PAGE = 1 << 30, /* maximum size of the metrics page in bytes */
 };
 
-/* Limits how many messages about reloads are logged. A client can request a reload as often as it
- * likes. */
+/* Limits the log messages about reloads, because a client can request reloads at any rate. */
 static struct srv_log_limit log_limit;
 #define SUBJECT "reload of the model configuration"
 
@@ -140,8 +139,8 @@ static void write_response(struct srv_server *server, const struct reload *r, co
         srv_put_bytes(&one, 2, remark, strlen(remark));
     srv_put_message(out, 1, &one);
     for (int i = 0; !st && i < r->n_metrics; i++) {
-        /* A counter is a sum over models, so it decreases when the configuration loses a model. The
-         * reported increase is then 0. */
+        /* A counter is a sum over models, so it decreases when a model is removed from the
+         * configuration. The reported increase is then 0. */
         const double increase = now[i] - r->metrics[i].before;
         srv_put_bytes(&one, 1, r->metrics[i].name.p, r->metrics[i].name.n);
         put_increase(&one, increase > 0 && increase < 9e18 ? (uint64_t)increase : 0);

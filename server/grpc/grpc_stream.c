@@ -135,7 +135,7 @@ void srv_stream_submit(struct srv_call *c, void (*done)(struct srv_job *job),
     c->pending++; /* for take_job */
     if (!c->close_started)
         srv_grpc_start_close(c);
-    /* the drain waits for an inference of a stream, as for an inference of a unary call */
+    /* the drain must wait for the inference, although it does not wait for the stream */
     atomic_fetch_add(&c->server->grpc_requests, 1);
     c->counted = true;
     srv_job_submit(job);

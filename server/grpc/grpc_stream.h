@@ -23,9 +23,9 @@ bool srv_call_is_ending(const struct srv_call *c); /* returns whether streams sh
 /* Resets the arena, reads the next message of the stream, and passes the message to `handle`. If
  * the message is not complete within --request_read_timeout_ms, the stream ends with an error. */
 void srv_stream_read(struct srv_call *c);
-/* Makes the I/O loop call `look` at intervals while the stream is open, so that `look` can send
- * messages without a request. If `ending` is set, the server is stopping and the stream should end.
- * The list of watched streams uses c->next. */
+/* Makes the I/O loop call `look` at intervals while the stream is open, so that the server can send
+ * messages that answer no request. If `ending` is set, the server is stopping and the stream should
+ * end. The list of watched streams uses c->next. */
 void srv_stream_watch(struct srv_call *c, void (*look)(struct srv_call *c, bool ending));
 /* Submits c->job like srv_call_submit, except that the caller must also set received_ns. `done`
  * must call srv_stream_post instead of responding. Afterwards, `next` runs on the I/O loop thread.

@@ -29,8 +29,8 @@
  *
  * Therefore a peer whose calls have one small message each may cancel about 2,000 calls in one
  * burst, all of its calls at a steady rate of 1,000 per second, and three of five calls at any
- * rate. A peer acknowledges the bytes that the server sends by window updates and pings, which
- * spend the budget. The sent bytes therefore refill the budget. A body in frames of at least
+ * rate. A peer sends window updates and pings to acknowledge the server's bytes. These frames spend
+ * the budget, so the bytes that the server sends refill it. A body in frames of at least
  * SRV_H2_LARGE_DATA bytes spends nothing.
  *
  * Payloads are skipped, so the running time of srv_h2_frames_take depends on the number of frames
@@ -87,7 +87,7 @@ struct srv_h2_frames {
     /* Number, modulo `2^32`, of frames and key updates that cost work. A DATA frame of at least
      * SRV_H2_LARGE_DATA bytes costs no work. */
     uint32_t n_work;
-    /* number of the current DATA frame's stream, or 0 if the current frame is no DATA frame */
+    /* number of the current DATA frame's stream, or 0 if the current frame is not a DATA frame */
     uint32_t data_stream;
     /* number of bytes, at most SRV_H2_RETAINED_BYTES, that were read since the last part of a
      * counted body; these bytes are counted together with the next part */

@@ -23,9 +23,9 @@ enum {
      * oldest connections to end their pauses. Consecutive checks examine the whole queue in turn,
      * to find connections that their peers have closed. */
     LOOKED_AT = 32,
-    /* Minimum time between two events at which the core learns that a connection has ended, so that
-     * the core does not destroy many connections at once. If the delay would exceed about ENDS_NS,
-     * the core learns of several ended connections at a time. */
+    /* The core learns of at most one ended connection per END_NS nanoseconds, so that it does not
+     * destroy many connections at once. If the delay would exceed about ENDS_NS nanoseconds, the
+     * core learns of several ended connections at a time. */
     END_NS = 5000000,
     ENDS_NS = 500000000,
     /* if no pause has ended for PAUSE_NS, the oldest pause is ended */
@@ -51,8 +51,8 @@ enum {
     /* after this number of bytes, `frames` and `bytes` are reset to 0 if is_heavy is not set */
     BULK_BYTES = 1 << 18,
     TURN_BULK = 1 << 20, /* maximum number of bytes per turn during a crowd (see CROWD) */
-    /* A sender is a connection that has sent at least SENDER_BYTES in a turn. In one turn of every
-     * sender, about ROUND_BYTES are read in total. */
+    /* A sender is a connection that has sent at least SENDER_BYTES in a turn. While every sender
+     * has one turn, about ROUND_BYTES are read in total. */
     SENDER_BYTES = TURN_BYTES,
     ROUND_BYTES = 1 << 25,
     /* maximum number of senders whose turns may have TURN_BULK bytes */
@@ -131,22 +131,22 @@ static struct {
     struct tally crowd, senders;
     struct rt_mutex mu;
     struct rt_cond changed;
-    /* connections paused because their turn is over, during a TLS handshake, and at their end */
+    /* Paused connections. turn_over: their turn is over. handshakes: their TLS handshake has not
+     * ended. ended: the core does not know yet that they have ended. */
     struct queue turn_over, handshakes, ended;
     /* The integral over time of the number of connections in `ended`, in connections times
-     * nanoseconds. Reduced by ENDS_NS when a connection may end because others wait. Guarded by mu.
-     */
+     * nanoseconds. When it has reached ENDS_NS, one connection ends without further conditions, and
+     * ENDS_NS is subtracted. Guarded by mu. */
     int64_t ends_due;
     bool is_stopping;
     bool has_tls; /* whether connections begin with a TLS handshake; set by srv_turns_start */
-    /* handshake_ns is the time that handshakes may take while no I/O loop is idle, and
-     * handshake_filled_ns is the time at which handshake_ns was last increased; both are guarded by
-     * mu */
+    /* handshake_ns: time that handshakes may take while no I/O loop is idle. handshake_filled_ns:
+     * time at which handshake_ns was last increased. mu guards both. */
     int64_t handshake_ns, handshake_filled_ns;
-    /* is_handshaking is whether a step of a handshake was permitted and has not been reported as
-     * ended, and handshake_begun_ns is the time at which a step was last permitted; both are
-     * guarded by mu */
+    /* Whether a step of a handshake was permitted and has not been reported as ended. Guarded by
+     * mu. */
     bool is_handshaking;
+    /* time at which a step of a handshake was last permitted; guarded by mu */
     int64_t handshake_begun_ns;
     const _Atomic int *n_calls; /* NULL means unknown */
     int n_calls_before;         /* value of *n_calls at the last check */
@@ -209,8 +209,8 @@ static bool is_loop_free(void)
 }
 
 /* Returns whether another connection may end. The core then destroys the connection's calls on its
- * own threads. This work takes CPU time from other connections, so END_NS must pass between two
- * ends. */
+ * own threads. This work takes CPU time from other connections, so END_NS must pass between the
+ * ends of two connections. */
 static bool may_one_end(int64_t now) RT_REQUIRES(all.mu)
 {
     int n = all.n_calls ? atomic_load(all.n_calls) : 0;
@@ -284,10 +284,10 @@ static int take_ended(int released[AT_ONCE], int64_t now, int64_t past_ns, bool 
     return n;
 }
 
-/* Returns whether a step of a handshake may begin although the I/O loops are busy. No other step
- * may be running, and handshakes must have had less than their share of time. If the read of a step
- * finds no bytes, the end of the step is not reported. Therefore each step counts as ended after
- * PAUSE_NS. */
+/* Returns whether a step of a handshake may begin although the I/O loops are busy. This is the case
+ * if no other step is running and handshakes have had less than their share of time. If the read of
+ * a step finds no bytes, the end of the step is not reported. Therefore each step counts as ended
+ * after PAUSE_NS. */
 static bool has_handshake_time(int64_t now) RT_REQUIRES(all.mu)
 {
     all.handshake_ns += (now - all.handshake_filled_ns) / HANDSHAKE_SHARE;

@@ -23,8 +23,7 @@
 
 static int wait_ms(struct srv_rest_loop *l)
 {
-    /* Computes the wait from the time at which the current turn began. This time is precise enough.
-     */
+    /* The wait begins now, but the time at which the current turn began is precise enough. */
     int64_t until = RT_NEVER, now = l->now_ns;
     MHD_UNSIGNED_LONG_LONG ms;
     l->is_busy = l->deferred.next != &l->deferred;

@@ -36,7 +36,7 @@ enum {
 };
 
 /* Limits the number of REST connections to half of the descriptors that are available for
- * connections. The others remain for gRPC. */
+ * connections. The other descriptors remain for gRPC. */
 void srv_rest_accept_init(struct srv_rest *r)
 {
     int64_t wanted = r->server->options.max_connections;
@@ -222,8 +222,8 @@ int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
                           closable_ns(longest_incomplete(l), INCOMPLETE_MS)};
     int64_t first = RT_NEVER;
     for (int i = 0; i < 3; i++)
-        /* A time in the past needs no check. By this time, a connection has been closed in favour
-         * of a new one, or another I/O loop has capacity for the new connection. */
+        /* Only a time in the future needs a check. At a time in the past, a connection was closed
+         * in favour of a new one, or another I/O loop had capacity for the new connection. */
         if (at[i] > now && at[i] < first)
             first = at[i];
     return first;

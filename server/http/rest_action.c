@@ -1,4 +1,5 @@
-/* Handles requests that change something in the server. The steps of a protocol make the change. */
+/* Handles requests that change something in the server. Each protocol defines the changes that its
+ * requests make (struct srv_action_steps). */
 #include "server/http/rest_request.h"
 #include "server/protocol/admin.h"
 

@@ -26,7 +26,7 @@ enum {
     SRV_REST_MAX_IDLE_BYTES = 64 << 10,
     /* maximum number of bytes of a large response that a connection sends per turn */
     SRV_REST_PIECE_BYTES = 32 << 10,
-    /* maximum number of metrics pages in use that the budget is not charged for */
+    /* maximum number of existing metrics pages for which the budget is not charged */
     SRV_REST_FREE_PAGES = 8,
     /* maximum number of bytes of a refused body that are read to keep the connection open */
     SRV_REST_SWALLOW_BYTES = 1 << 20,

@@ -307,7 +307,7 @@ void srv_rest_begin_sending(struct srv_rest_loop *l, struct srv_rest_conn *c, bo
     if (is_large) {
         srv_socket_limit_unsent(c->fd, MAX_UNSENT);
         expect_progress(l, c, acked_of(c));
-    } else if (!c->link.next) { /* a deadline for reading a request remains in force */
+    } else if (!c->link.next) { /* a connection in a list keeps its deadline for reading */
         expect_progress(l, c, 0);
     }
 }

@@ -1,4 +1,5 @@
-/* Handles requests for information. The steps of a protocol find and write the response. */
+/* Handles requests for information. Each protocol defines how a response is found and written
+ * (struct srv_description_steps). */
 #include "server/http/rest_request.h"
 
 /* Maximum size in bytes of the signatures or version states that the I/O loop itself describes. The
