@@ -11,11 +11,11 @@
  *   | background  | 5, with gRPC         | other slow work for gRPC calls (grpc_background.c)     |
  *   | metrics     | 1, with REST         | the metrics page while it is written (rest_metrics.c)  |
  *   | description | 1, with REST         | descriptions of large models (rest_background.c)       |
- *   | rest-free   | 1, with REST         | calls that hold much memory, while they are freed      |
+ *   | rest-free   | 1, with REST         | calls that use much memory, while they are freed       |
  *   | worker      | 1 per core           | a batch and its context while it runs                  |
- *   | spare       | 1 to 64              | likewise, while the workers are busy (batching.md)     |
+ *   | spare       | 1 to 64              | a batch, while the workers are busy (batching.md)      |
  *   | waiting run | --max_waiting_runs   | a batch whose run has waited for another run           |
- *   | GPU worker  | 1 per GPU stream     | likewise, for the models on the GPU                    |
+ *   | GPU worker  | 1 per GPU stream     | a batch for a model on the GPU, while the batch runs   |
  *   | helper      | cores - 1, or 0      | nothing; runs shards of large batches on idle cores    |
  *   | compile     | 1, of low priority   | pending compilations of plans, of all versions         |
  *   | timer       | 1                    | expired jobs, and batches whose wait has ended         |
@@ -58,8 +58,7 @@ struct srv_server {
     const struct srv_protocols *protocols;
     /* the published serving map; not NULL after the server has started */
     _Atomic(const struct srv_map *) map;
-    /* Numbers of REST and gRPC requests that were read but are not answered yet, without
-     * streams. */
+    /* numbers of REST and gRPC requests that have been read but not answered, without streams */
     _Atomic int rest_requests, grpc_requests;
     struct srv_metrics *metrics;
     struct srv_request_log *request_log;

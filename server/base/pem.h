@@ -10,8 +10,8 @@
 #include "runtime/base/status.h"
 
 /* Checks that the text contains a complete, unencrypted PEM block "-----BEGIN ... `what`-----",
- * where `what` is, for example, "CERTIFICATE" or "PRIVATE KEY". `name` names the text in errors,
- * for example "--rest_tls_key_file=server.key". */
+ * where `what` is, for example, "CERTIFICATE" or "PRIVATE KEY". `name` identifies the text in
+ * error messages, for example "--rest_tls_key_file=server.key". */
 enum rt_status srv_pem_check(const char *text, const char *what, const char *name,
                              struct rt_error *err);
 

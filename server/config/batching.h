@@ -51,7 +51,8 @@ struct Tensorflow__Serving__BatchingParameters;
 enum rt_status srv_batching_from_message(struct srv_batching *out,
                                          const struct Tensorflow__Serving__BatchingParameters *m,
                                          struct rt_error *err);
-/* Parses a BatchingParameters message in protobuf's text format. `path` is used only in errors. */
+/* Parses a BatchingParameters message in protobuf's text format. `path` is used only in
+ * error messages. */
 enum rt_status srv_batching_parse(struct srv_batching *out, struct rt_span text, const char *path,
                                   struct rt_error *err);
 /* Determines the server's batching parameters from the flags and the files that the flags name. */

@@ -46,7 +46,7 @@ struct srv_model_config {
 
 struct srv_config {
     struct rt_arena *arena;
-    /* path of the config file, for errors, or NULL if there is no file */
+    /* path of the config file, for error messages; NULL if there is no file */
     const char *file;
     /* whether the config contains a list of models, even an empty one */
     bool is_list;

@@ -52,7 +52,7 @@ struct srv_stream {
      * the stream until the call ends. */
     bool has_begun;
     bool has_sent; /* whether the response's initial metadata was sent */
-    /* Called when a message was sent. `sent`, `closed` and `look` may be NULL. */
+    /* Called when a message has been sent. `sent`, `closed` and `look` may be NULL. */
     void (*sent)(struct srv_call *c);
     void (*closed)(struct srv_call *c); /* called when the client disconnects or the stream ends */
     void (*look)(struct srv_call *c, bool ending); /* set by srv_stream_watch */

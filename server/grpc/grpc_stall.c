@@ -9,8 +9,8 @@
  * passed both since the drain began and since the wait for the request began. The status is
  * UNAVAILABLE, because the request was not executed and the client may send it to another server.
  *
- * The core reports only when a message was sent completely. For TCP, the kernel reports the number
- * of bytes that a peer has received. For UNIX sockets, the number of bytes that the core has
+ * The core reports only when a message has been sent completely. For TCP, the kernel reports the
+ * number of bytes that a peer has received. For UNIX sockets, the number of bytes that the core has
  * written is used instead. If n large responses are in progress on a connection, the peer must
  * receive n times 64 KiB within the time limit, in any of the responses. A peer that reads the
  * responses one after another must therefore read as fast as a peer that reads them in parallel.

@@ -159,8 +159,8 @@ enum MHD_Result srv_rest_on_request(void *arg, struct MHD_Connection *mhd, const
     return MHD_YES;
 }
 
-/* Creates the call for a request whose request line was read. libmicrohttpd splits and decodes the
- * URI in place later. */
+/* Creates the call for a request when its request line has been read. libmicrohttpd later splits
+ * and decodes the URI in place. */
 void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
 {
     struct srv_rest_loop *l = arg;

@@ -14,8 +14,8 @@ enum {
     /* Maximum time in nanoseconds per turn for which an I/O loop inflates bodies and decodes bodies
      * of at least SHORT_BODY bytes. Workers decode the turn's other bodies of this size. */
     DECODE_PER_TURN_NS = 1000000,
-    /* A worker writes larger outputs. Writing outputs of this size as JSON and compressing them
-     * takes one to two milliseconds. */
+    /* Maximum size in bytes of the outputs that the I/O loop writes. Workers write larger outputs.
+     * The I/O loop takes one to two milliseconds to write this size as JSON and compress it. */
     LONG_OUTPUTS = 64 << 10,
 };
 

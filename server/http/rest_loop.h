@@ -47,7 +47,7 @@ struct srv_rest;
 enum srv_rest_background {
     SRV_REST_PAGES,
     SRV_REST_DESCRIPTIONS, /* writing descriptions of large models */
-    SRV_REST_FREE,         /* freeing calls with much memory */
+    SRV_REST_FREE,         /* freeing the memory of calls that use much memory */
     SRV_N_REST_BACKGROUND_KINDS
 };
 
@@ -69,7 +69,7 @@ struct srv_rest {
     struct srv_server *server;
     srv_rest_handler *handle;
     int n_loops;
-    int most_open; /* maximum number of open connections of all I/O loops */
+    int most_open; /* maximum number of open connections in all I/O loops together */
     _Atomic int n_open;
     int most_fd; /* the descriptor of every connection must be below this number */
     struct srv_rest_loop *loops;
@@ -118,8 +118,8 @@ struct srv_rest_loop {
     /* Lists of connections in a TLS handshake, linked by `turn`: running, suspended until a later
      * turn, and suspended until an event on their socket. */
     struct srv_link handshakes_resumed, handshakes_ready, handshakes_suspended;
-    /* Time in nanoseconds that handshakes may still take while the loop is busy, and the time at
-     * which it was last increased. */
+    /* handshake_ns is the time in nanoseconds that handshakes may still take while the loop is
+     * busy. handshake_filled_ns is the time at which handshake_ns was last increased. */
     int64_t handshake_ns, handshake_filled_ns;
     bool is_busy; /* whether the current turn has work other than handshakes and new connections */
     /* connections whose peer has closed its side, linked by `end` */
@@ -150,8 +150,8 @@ bool srv_rest_accept(struct srv_rest_loop *l);
 /* Called once per turn of the I/O loop. Stops watching the listening socket at the connection limit
  * or after a failed accept. Watches it again when connections can be accepted. */
 void srv_rest_accept_again(struct srv_rest_loop *l);
-/* Returns the time at which paused accepting may resume. Returns RT_NEVER if accepting is not
- * paused or the time is unknown. */
+/* Returns the time at which the loop may accept connections again. Returns RT_NEVER if the loop has
+ * not paused accepting or the time is unknown. */
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now);
 
 /* ---- rest_background.c ---- */

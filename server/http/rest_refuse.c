@@ -29,9 +29,9 @@ static bool add_line(void *text, const char *name, const char *value)
     return true;
 }
 
-/* Sends the complete response in one call. The kernel has accepted the previous response, because
- * requests are read only then. If the kernel does not accept this response immediately, the client
- * is not reading, and sending fails. */
+/* Sends the complete response in one call. The kernel has accepted the previous response,
+ * because a connection's next request is not read before that. If the kernel does not accept this
+ * response immediately, the client is not reading, and sending fails. */
 static bool write_response(const struct srv_rest_conn *c, gnutls_session_t session,
                            const struct rt_bytes *text)
 {

@@ -132,8 +132,8 @@ static int check_key(gnutls_x509_crt_t cert, const gnutls_datum_t *der)
 }
 
 /* Checks the key in the client's certificate before GnuTLS verifies a signature with this key. In
- * TLS 1.3, GnuTLS verifies the signature before it verifies the certificate. At this time, it is
- * unknown whether a CA has signed the certificate. */
+ * TLS 1.3, GnuTLS verifies the signature before the certificate, when it is still unknown whether a
+ * CA has signed the certificate. */
 static int before_signature(gnutls_session_t session, unsigned type, unsigned when, unsigned is_in,
                             const gnutls_datum_t *message)
 {

@@ -91,7 +91,8 @@ void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c)
     rt_bytes_clear(&c->ready);
 }
 
-/* Copies output of the stream that did not fit into the caller's buffer earlier. */
+/* Copies bytes from c->ready, the stream's output that did not fit into an earlier buffer of the
+ * caller. */
 static size_t take_ready(struct srv_rest_conn *c, char *p, size_t capacity)
 {
     size_t n = c->ready.n - c->taken < capacity ? c->ready.n - c->taken : capacity;
@@ -140,9 +141,10 @@ static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct
 }
 
 /*
- * Reads until `capacity` bytes were read or the source is empty. From a shorter read, libmicrohttpd
- * concludes that the socket is empty. A socket is empty if it returns fewer bytes than requested. A
- * TLS session returns at most one record per read, and is empty only if it has no record left.
+ * Reads until `capacity` bytes have been read or the source is empty. From a shorter read,
+ * libmicrohttpd concludes that the socket is empty. A socket is empty if it returns fewer bytes
+ * than requested. A TLS session returns at most one record per read, and is empty only if it has no
+ * record left.
  */
 static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
                            const struct source *from, char *p, size_t capacity)

@@ -32,7 +32,7 @@ struct srv_inference_steps {
     /* Appends the response to `out`, which is empty. */
     enum rt_status (*encode)(struct srv_inference *inf, struct rt_bytes *out, struct rt_error *err);
     void (*log_request)(const struct srv_inference *inf, struct rt_bytes *out);
-    /* equal to `encode` if the response itself is logged */
+    /* the same function as `encode` if the log contains the response unchanged */
     enum rt_status (*log_response)(struct srv_inference *inf, struct rt_bytes *out,
                                    struct rt_error *err);
     /* Frees what `read` has allocated outside the arena. May be NULL. */

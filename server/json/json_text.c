@@ -226,7 +226,7 @@ const char *srv_json_show(char *text, size_t capacity, struct srv_json v)
     return text;
 }
 
-/* Reports to `cancellation` how many bytes were appended to `out` since its size was `before`.
+/* Reports to `cancellation` how many bytes `out` has gained since its size was `before`.
  * Returns false if `out` has failed or the response is cancelled. */
 static bool go_on(struct rt_bytes *out, size_t before, struct srv_cancellation *cancellation)
 {

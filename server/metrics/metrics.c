@@ -20,7 +20,7 @@ const struct srv_scale srv_scale_rows = {1, 2, SRV_N_SIZES - 1};
 const struct srv_scale srv_scale_examples = {1, 2, 15};
 
 /* Returns the index of the bucket that counts `value`. The linear search ends early for fast
- * requests. Slow requests make its cost negligible. */
+ * requests. For slow requests, its cost is negligible. */
 static int bucket_of(const struct srv_scale *scale, double value)
 {
     double bound = scale->first;

@@ -27,7 +27,8 @@ struct srv_version_metrics *srv_metrics_version(struct srv_metrics *m, const cha
 void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics *v);
 /* Records that a model is gone: it is no longer configured and has no versions. Its counters are
  * dropped after SRV_GONE_SECONDS, unless it is configured again by then. If more than SRV_MAX_GONE
- * models are gone, the counters of the model that was gone first are dropped at once. */
+ * models are gone, the counters of the model that has been gone longest are dropped at
+ * once. */
 void srv_metrics_model_gone(struct srv_metrics *m, const char *model);
 /* Drops the counters of the models that have been gone for SRV_GONE_SECONDS. `now_ns` is the
  * current monotonic time. Called before a metrics page is written. */
@@ -71,9 +72,11 @@ struct srv_duration {
 
 /* Sums over all signatures, APIs and threads of a version. */
 struct srv_version_statistics {
-    struct srv_duration success;    /* time from arrival to response of requests answered with OK */
-    struct srv_duration fail;       /* count of failed requests; `ns` is always 0 */
-    struct srv_duration queue, run; /* time of requests in the queue, and of runs of batches */
+    /* time from a request's arrival to its response, for requests answered with OK */
+    struct srv_duration success;
+    struct srv_duration fail; /* count of failed requests; `ns` is always 0 */
+    /* `queue` is the time that requests spent in the queue, and `run` the time that batches ran. */
+    struct srv_duration queue, run;
     uint64_t rows;
 };
 /* The caller must hold a handle to the version. May be called on any thread. Requests that end

@@ -92,7 +92,7 @@ struct srv_thread_cells {
 struct srv_model_io_loop { /* counters of the requests for a model on one network thread */
     /* number of requests that did not become jobs */
     _Atomic uint64_t unmade[SRV_N_APIS][SRV_N_CODES];
-    /* time from queuing to the end of the run, of requests answered with OK */
+    /* time from queuing to the end of the run, for requests answered with OK */
     struct srv_times runtime[SRV_N_JOB_APIS];
     struct srv_histogram examples;
     struct srv_times gets; /* latency of REST GET requests answered with OK */
@@ -171,8 +171,8 @@ static inline uint64_t srv_count_of(const _Atomic uint64_t *c)
 {
     return atomic_load_explicit(c, memory_order_relaxed);
 }
-/* Adds n to a cell. A cell has only one writer, so this needs no atomic read-modify-write
- * operation. */
+/* Adds n to a cell. A cell has only one writer, so the addition needs no atomic
+ * read-modify-write operation. */
 static inline void srv_count_add(_Atomic uint64_t *c, uint64_t n)
 {
     atomic_store_explicit(c, srv_count_of(c) + n, memory_order_relaxed);

@@ -174,7 +174,7 @@ struct srv_model_metrics *srv_metrics_model(struct srv_metrics *m, const char *n
     return m->models[i] = model;
 }
 
-/* Drops the counters of the model that was gone first. */
+/* Drops the counters of the model that has been gone longest. */
 static void forget_oldest(struct srv_metrics *m)
 {
     struct srv_model_metrics *model = (struct srv_model_metrics *)(void *)m->gone.next;

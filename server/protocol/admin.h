@@ -12,8 +12,8 @@
 #include "server/config/options.h"
 
 struct srv_admin_request {
-    const char *what; /* the method or the path, for errors */
-    /* where the protocol transmits `authorization`, for errors: "metadata" or "header" */
+    const char *what; /* the method or the path, for error messages */
+    /* "metadata" or "header", where the protocol transmits `authorization`; for error messages */
     const char *place;
     struct rt_span authorization; /* the value of `authorization`; p is NULL if there is none */
     /* whether the request arrived at --admin_address or --admin_socket */

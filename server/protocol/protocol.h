@@ -65,7 +65,7 @@ struct srv_action {
      * Otherwise it only refuses requests from web pages of another origin. */
     enum rt_status (*check)(struct srv_action *a, bool is_admin);
     /* The action calls `done` once, on any thread, and then no longer uses the struct. If `st` is
-     * an error, its text is in `err`. */
+     * an error, `err` contains the error message. */
     void (*done)(struct srv_action *a, enum rt_status st);
 };
 
@@ -73,8 +73,8 @@ struct srv_action_steps {
     void (*perform)(struct srv_action *a);
 };
 
-/* How a call is decoded and encoded over one transport. One of the pointers is set, or none if the
- * call does not exist over the transport. */
+/* How a call is decoded and encoded over one transport. One pointer is set. If the call
+ * does not exist over the transport, all pointers are NULL. */
 struct srv_codec {
     const struct srv_inference_steps *infer;
     const struct srv_description_steps *describe;

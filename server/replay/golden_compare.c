@@ -209,8 +209,8 @@ static enum rt_status read_tensor(struct rt_span message, size_t budget, struct 
     return srv_tensor_read(srv_cursor_of(&message, message.n), RT_NO_DTYPE, out, &budget, err);
 }
 
-/* Returns the memory budget in bytes for decoding a tensor. It suffices for the elements that a
- * message of n bytes encodes one by one, plus `more` bytes. */
+/* Returns the memory budget in bytes for decoding a tensor from a message of n bytes. The budget is
+ * `more` bytes plus the memory of the elements that the message encodes one by one. */
 static size_t budget_of(size_t n, size_t more)
 {
     size_t budget;

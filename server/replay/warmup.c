@@ -82,8 +82,8 @@ static enum rt_status perform(const struct replayer *replayer, const struct srv_
     return st;
 }
 
-/* Checks before each request whether the replay was cancelled or its deadline has passed. Small
- * requests do not check this themselves. */
+/* Checks whether the replay was cancelled or its deadline has passed. Called before each request,
+ * because small requests end without checking for cancellation or the deadline. */
 static enum rt_status may_go_on(const struct replay *all, struct rt_error *err)
 {
     const _Atomic bool *cancelled = all->p->cancelled;
@@ -236,8 +236,8 @@ static void replay_in_threads(struct replay *all)
 
 enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, struct rt_error *err)
 {
-    /* A record contains a request of up to max_body_bytes bytes and a response, so it may have
-     * twice this size. */
+    /* A record contains a request of up to max_body_bytes bytes and a response, so a record may
+     * have 2 * max_body_bytes bytes. */
     size_t limit = (size_t)p->options->max_body_bytes;
     struct replay all = {.p = p,
                          .deadline_ns = rt_now_ns() + LIMIT_S * INT64_C(1000000000),

@@ -24,7 +24,7 @@ struct srv_access {
     struct rt_span id; /* the client's X-Request-Id, or a generated one */
     struct rt_span peer;
     struct rt_span model; /* the requested model name; logged only if `version` is NULL */
-    /* the version that the request used, or NULL */
+    /* the version that was found for the request, or NULL */
     const struct srv_version *version;
 };
 void srv_access_log(const struct srv_access *a);

@@ -257,7 +257,7 @@ static void add_requests(const struct page *p, const struct srv_model_metrics *m
     }
 }
 
-/* Sets n[c] to the number of requests for a model that ended with code c. */
+/* Sets n[c] to the number of the model's requests with the status code c. */
 static void requests_of(const struct page *p, const struct srv_model_metrics *model,
                         uint64_t n[SRV_N_CODES])
 {

@@ -12,7 +12,7 @@ struct srv_total {
     /* The counter's name in TensorFlow's form. For example, the metrics page contains the counter
      * "/tensorflow/serving/request_count" as ":tensorflow:serving:request_count". */
     struct rt_span name;
-    int index; /* the caller's index of the counter; not used by srv_metrics_totals */
+    int index; /* for the caller's use; srv_metrics_totals ignores it */
     double value;
 };
 

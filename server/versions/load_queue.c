@@ -31,7 +31,8 @@ static void insert(struct srv_load_level *level, struct srv_queued_load *at,
     level->n_waiting++;
 }
 
-/* Assigns the model's next round at the load's level to the load. */
+/* Sets the load's round to the first round after level->round in which the load's model has no load
+ * at this level yet. */
 static void take_round(struct srv_load_level *level, struct srv_queued_load *load)
 {
     int64_t *latest = &load->rounds->round[load->level];

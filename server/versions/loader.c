@@ -23,7 +23,7 @@ enum { MAX_WAIT = 50 };
  * has not ended or no thread could be started. */
 #define CHECK_MIN_NS INT64_C(10000000)
 #define RETRY_NS     INT64_C(100000000)
-/* The log reports that a load was stopped if the load has run for at least LOG_STOPPED_NS. */
+/* If a load has run for at least LOG_STOPPED_NS when it is stopped, the stop is logged. */
 #define LOG_STOPPED_NS INT64_C(2000000000)
 
 /* A thread that runs loads until no waiting load has a slot. */

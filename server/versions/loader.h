@@ -50,7 +50,7 @@ struct srv_model_calls {
     /* Ends the requests of a version that is being unloaded, so that its handles are released. */
     void (*end)(struct rt_model *model);
     /* `attach` creates a version's model queue and metrics before the version is published.
-     * `detach` frees them after the version's last handle was released. */
+     * `detach` frees them after the version's last handle has been released. */
     enum rt_status (*attach)(struct srv_server *s, struct srv_version *v, struct rt_error *err);
     void (*detach)(struct srv_server *s, struct srv_version *v);
     /* Called when a new model configuration takes effect. May be NULL. */
@@ -85,7 +85,7 @@ struct srv_load {
     /* whether the load must stop now and begin again later; guarded by the loader's lock */
     bool stopped;
     struct srv_load_thread *thread; /* guarded by the loader's lock */
-    struct srv_load *next;          /* for the manager's use after `done` */
+    struct srv_load *next;          /* used by the manager after `done` was called */
     /* Monotonic time, and processor time of the thread, at which the load last began. Guarded by
      * the loader's lock. */
     int64_t begun_ns, begun_cpu_ns;
@@ -113,8 +113,8 @@ void srv_loader_submit(struct srv_loader *l, struct srv_load *load);
 /* Ends the load soon with RT_CANCELLED. If the load has already ended, only sets `unwanted`. */
 void srv_loader_cancel(struct srv_loader *l, struct srv_load *load);
 /* Stops running loads that have used their slices if other loads wait, and begins loads that have
- * slots. Returns the time of the next call, or RT_NEVER if no call is needed before a load is
- * submitted or ends. */
+ * slots. Returns the time at which the caller must call this function again, or RT_NEVER if no
+ * call is needed before a load is submitted or ends. */
 int64_t srv_loader_advance(struct srv_loader *l, int64_t now_ns);
 /* Ends all loads, including those that have not begun, and frees the loader. The caller should
  * cancel the running loads first. */

@@ -90,7 +90,8 @@ static void poll_everything(struct srv_manager *m, int64_t now)
 }
 
 /* Scans the base paths that are due. If `polls` is set, all base paths are due, and the versions
- * are checked too. Returns the time of the next call. */
+ * are checked too. Returns the earliest time at which a waiting large base path may be scanned, or
+ * RT_NEVER if no large base path waits. */
 static int64_t look_at_models(struct srv_manager *m, bool polls, int64_t now)
 {
     if (polls)
@@ -321,7 +322,7 @@ static void serve(struct srv_manager *m)
 static void unload_everything(struct srv_manager *m)
 {
     /* Interval between attempts to publish a map while memory is short. The server can stop only
-     * after an empty map was published. */
+     * after an empty map has been published. */
     const useconds_t pause_us = AGAIN_MS * 1000;
     if (m->reload) {
         struct rt_error err = {0};
@@ -485,8 +486,8 @@ fail:
     return st;
 }
 
-/* Logs the models for which startup waits. While the ports are closed, only the log can show
- * this. */
+/* Logs the models for which startup waits. While the ports are closed, clients cannot query the
+ * models' states. */
 static void log_awaited(const struct srv_manager *m, const struct srv_unavailable *awaited)
 {
     const long long limit = (long long)m->server->options.model_wait_seconds;

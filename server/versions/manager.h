@@ -37,9 +37,9 @@ bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struc
  * May be called on any thread.
  *
  * If the request succeeds, `done` is called once, on the manager's thread, when each new model is
- * AVAILABLE or has failed, or when the reload was refused. With RT_OK, the message of `err` names
- * the models that continue to serve their previous versions because of a problem with their new
- * base path. It is "" if there are none.
+ * AVAILABLE or has failed, or when the reload has been refused. With RT_OK, the message of `err`
+ * names the models that continue to serve their previous versions because of a problem with their
+ * new base path. It is "" if there are none.
  *
  * If *cancelled is already true when the reload is due, the reload changes nothing and ends with
  * RT_CANCELLED. `cancelled` may be NULL. Otherwise *cancelled must be valid until `done` is called.

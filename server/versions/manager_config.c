@@ -54,7 +54,7 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     }
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < m->n_models; i++) {
-        /* For a newly configured model, --model_wait_seconds begins now. */
+        /* --model_wait_seconds is counted from the time at which a model is configured */
         if (!m->models[i]->config)
             m->models[i]->since = rt_now_ns();
         m->models[i]->config = NULL;
@@ -200,9 +200,9 @@ void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struc
     free_reload(r);
 }
 
-/* Lists the models that continue to serve in spite of a problem with their base path, in `err` with
- * the status RT_OK. TensorFlow Serving's reload also succeeds if a model's new base path does not
- * exist. */
+/* Sets the message of `err` to a list of the models that continue to serve in spite of a problem
+ * with their base path. The status of `err` is RT_OK, and the reload succeeds. TensorFlow Serving's
+ * reload also succeeds if a model's new base path does not exist. */
 static void name_troubled(const struct srv_manager *m, struct rt_error *err)
 {
     struct srv_unavailable list = {0};
@@ -225,7 +225,7 @@ void srv_mgr_check_reload(struct srv_manager *m)
         const struct srv_managed *model =
             srv_mgr_find_model(m, r->new_models[i], strlen(r->new_models[i]));
         const struct srv_managed_version *why = NULL;
-        /* a config file that was read after the reload has removed the model */
+        /* the config file was read again after the reload, and no longer contains the model */
         if (!model || !model->config) {
             srv_mgr_add_unavailable(&list, r->new_models[i], NULL,
                                     "the model was taken out of the configuration");

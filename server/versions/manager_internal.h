@@ -11,7 +11,7 @@
  *   | manager_load.c   | begins and ends loads                                               |
  *   | manager_map.c    | publishes serving maps and retires versions                         |
  *   | manager_unload.c | frees the memory of retired versions on its own threads             |
- *   | manager_config.c | handles config file, folder of models, labels and reloads           |
+ *   | manager_config.c | handles the config file, the models' folder, labels and reloads     |
  *   | manager_switch.c | loads and unloads models by request                                 |
  *   | status.c         | answers queries by other threads                                    |
  *
@@ -77,8 +77,8 @@ struct srv_published {
 };
 
 /* A grace period begins when a serving map is published. It ends when every I/O loop has confirmed
- * that it no longer uses the previous map (`before`) or a version that left the map (`version`).
- * Then the map or version may be freed. */
+ * that it no longer uses the previous map (`before`) or a version that the new map does not contain
+ * (`version`). Then the previous map or the version may be freed. */
 struct srv_grace {
     struct srv_grace *next;
     struct srv_manager *manager;
@@ -147,8 +147,8 @@ struct srv_manager {
     struct srv_reload *reload;
     struct srv_switch *switches; /* requests that wait for their model, oldest first */
     const struct srv_published *published;
-    /* Whether versions were loaded or must be unloaded since the map was published. The manager's
-     * loop publishes one map for all these changes. */
+    /* Whether a new serving map must be published, because versions have been loaded or must be
+     * unloaded. The manager's loop publishes one map for all these changes. */
     bool must_publish;
     /* grace periods of versions that the next map does not contain, linked by `next` */
     struct srv_grace *leaving;
@@ -220,12 +220,12 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load);
 /* ---- manager_watch.c ---- */
 /* Resets a failed or ended version to START. */
 void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e);
-/* Lists the directories of versions that are due, and changes the states of these versions. If
+/* Lists the versions' directories whose listings are due, and changes the versions' states. If
  * `only_new` is set, only considers versions that are not stable yet or must be retried. */
 void srv_mgr_look_at_entries(struct srv_manager *m, bool only_new, int64_t now);
 void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch);
-/* Scans the base paths that are due (scan_due), within the limit SCAN_LARGE_MS. Returns the time of
- * the next call. */
+/* Scans the base paths that are due (scan_due), within the limit SCAN_LARGE_MS. Returns the
+ * earliest time at which a waiting large base path may be scanned, or RT_NEVER if none waits. */
 int64_t srv_mgr_scan_models(struct srv_manager *m, int64_t now);
 
 /* ---- manager_config.c ---- */

@@ -23,8 +23,8 @@ static void end(struct srv_switch *s, enum rt_status st, const struct rt_error *
     free(s);
 }
 
-/* Makes wanted versions in the state END load again: the versions that were unloaded if `unloaded`
- * is set, otherwise the versions that failed. */
+/* Makes wanted versions in the state END load again. If `unloaded` is set, these are the versions
+ * that were unloaded. Otherwise they are the versions that failed. */
 static void restart(struct srv_manager *m, const struct srv_managed *model, bool unloaded)
 {
     for (int i = 0; i < model->n_entries; i++) {

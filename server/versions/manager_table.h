@@ -13,7 +13,7 @@
 #include "server/versions/loader.h"
 #include "server/versions/manager.h"
 
-/* A version of a model that is wanted now or was wanted earlier. */
+/* A model's version. The version is wanted now or was wanted earlier. */
 struct srv_managed_version {
     int64_t version;
     /* The manager's thread writes the members up to `trouble`, and other threads read them. A
@@ -25,8 +25,8 @@ struct srv_managed_version {
     bool no_message;
     bool wanted; /* whether the model's version policy selects the version */
     bool final;  /* whether the version failed and will not be retried until its files change */
-    /* last logged warning about the version's directories, or NULL; the version may serve
-     * nevertheless */
+    /* last logged warning about the version's directories, or NULL; a version with a warning may
+     * serve */
     char *trouble;
 
     /* The members below belong to the manager's thread. */
@@ -102,7 +102,7 @@ void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
 /* Appends "MODEL (reason)" to the list, where the reason states why startup waits for the model. */
 void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model);
 void srv_mgr_wake(struct srv_manager *m);
-/* Logs the problem `text` and stores it in *last under the lock, unless *last is the same text.
+/* Logs the problem `text` and stores it in *last under the lock, unless *last equals `text`.
  * If the problem no longer exists, `text` is NULL. */
 void srv_mgr_log_once(struct srv_manager *m, char **last, const char *text);
 const char *srv_mgr_state_text(const struct srv_managed_version *e);

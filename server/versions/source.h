@@ -14,7 +14,7 @@
 struct srv_found {
     int64_t version;
     const char *name; /* name of the version's directory, for example "00000123" */
-    /* warning that other directories have the same number, or NULL */
+    /* warning that other directories have the same version number, or NULL */
     const char *warning;
 };
 

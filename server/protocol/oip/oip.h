@@ -33,7 +33,8 @@ extern const struct srv_protocol srv_oip;
 #define SRV_OIP_LENGTH_HEADER "Inference-Header-Content-Length"
 
 enum {
-    SRV_OIP_MAX_TENSORS = 1024, /* maximum number of inputs in a request, and of outputs */
+    /* maximum number of inputs in a request; the number of outputs has the same limit */
+    SRV_OIP_MAX_TENSORS = 1024,
 };
 
 /* The location of a tensor's values in shared memory. name.p is NULL if the values are not in
@@ -72,7 +73,8 @@ struct srv_oip_output {
     struct rt_span name;
     bool is_binary; /* whether the values follow the JSON text as bytes */
     struct srv_oip_region region;
-    uint64_t n_classes; /* the parameter `classification`, or 0 */
+    /* the parameter `classification`; 0 if the request lacks it */
+    uint64_t n_classes;
 };
 
 struct srv_oip_request {
@@ -180,10 +182,10 @@ void srv_oip_put_dims(struct rt_bytes *out, int rank, const int64_t *dim);
 
 /* ---- oip_json.c ---- */
 
-/* Reads a string, decoded into `arena`. `what` names the value in errors. */
+/* Reads a string, decoded into `arena`. `what` names the value in error messages. */
 enum rt_status srv_oip_json_text(struct srv_json v, const char *what, struct rt_arena *arena,
                                  struct rt_span *out, struct rt_error *err);
-/* Reads an integer of at least 0. `what` names the value in errors. */
+/* Reads an integer of at least 0. `what` names the value in error messages. */
 enum rt_status srv_oip_json_size(struct srv_json v, const char *what, int64_t *out,
                                  struct rt_error *err);
 

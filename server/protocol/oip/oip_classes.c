@@ -69,7 +69,7 @@ static bool is_before(const struct class *a, const struct class *b)
 }
 
 /* Moves element i of a heap down until the heap is ordered. The top of the heap is the class that
- * comes last. */
+ * comes last in the order of is_before. */
 static void sift(struct class *heap, int64_t n, int64_t i)
 {
     for (int64_t child; (child = 2 * i + 1) < n; i = child) {

@@ -94,9 +94,9 @@ static enum rt_status read_value(const struct reader *r, struct srv_json v,
 /* The object whose member `parameters` is read. It is the request, an input or an output. */
 struct place {
     struct srv_oip_input *input;
-    bool *is_binary;               /* set if the object is the request or an output, else NULL */
-    struct srv_oip_region *region; /* set if the object is an input or output, else NULL */
-    uint64_t *n_classes;           /* set if the object is an output, else NULL */
+    bool *is_binary;               /* NULL unless the object is the request or an output */
+    struct srv_oip_region *region; /* NULL unless the object is an input or output */
+    uint64_t *n_classes;           /* NULL unless the object is an output */
     bool is_request;
 };
 

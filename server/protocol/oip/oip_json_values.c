@@ -14,7 +14,7 @@ struct reader {
     bool is_nested;
     int depth;                  /* number of open arrays */
     int64_t count[RT_MAX_RANK]; /* number of elements read from each open array */
-    int64_t n, most;            /* number of values read, and number of elements of the tensor */
+    int64_t n, most;            /* n values of the `most` values of the tensor have been read */
 };
 
 static enum rt_status wrong_element(const struct reader *r, struct rt_error *err)

@@ -19,7 +19,8 @@ static enum rt_status malformed(const struct reader *r)
     return srv_wire_malformed(r->err, "ModelInferRequest");
 }
 
-/* Copies a text that the response must repeat. The request message is freed before the run. */
+/* Copies a string that the response must repeat, because the request message is freed before the
+ * run. */
 static enum rt_status copy_text(const struct reader *r, const struct srv_field *f,
                                 struct rt_span *out)
 {

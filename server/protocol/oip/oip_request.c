@@ -409,7 +409,7 @@ enum rt_status srv_oip_bind_region(struct srv_inference *inf, struct srv_oip_inp
         return st;
     if (rt_shape_check(in->dtype, in->rank, in->dim, &bytes, &why))
         return srv_oip_fail_input(err, in->name, "has a shape that is refused: %s", why.msg);
-    /* an element of a tensor of strings has a length of 4 bytes in the region */
+    /* in the region, a 4-byte length precedes each string */
     if (in->dtype == RT_STRING ? (uint64_t)rt_count(in->rank, in->dim) > in->region.bytes / 4
                                : bytes != in->region.bytes)
         return srv_oip_fail_input(err, in->name,

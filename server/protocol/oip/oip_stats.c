@@ -78,8 +78,8 @@ static enum rt_status find_stats_message(struct srv_description *d)
 /* The members of InferStatistics in the order of their field numbers. */
 static const struct {
     const char *name;
-    /* offset of the source, a srv_duration, in srv_version_statistics; NOTHING if there is no
-     * source */
+    /* Offset in srv_version_statistics of the srv_duration that this member reports. NOTHING if
+     * Slipway does not measure the duration. */
     size_t offset;
 } members[] = {
 #define NOTHING SIZE_MAX

@@ -178,7 +178,7 @@ struct fill {
     enum rt_dtype dtype;
     int rank;
     const int64_t *dim;
-    /* next element to fill, and end of the tensor's memory */
+    /* dst is the next element to fill, and dst_end is the end of the tensor's memory */
     unsigned char *dst, *dst_end;
     bool no_memory;
 };

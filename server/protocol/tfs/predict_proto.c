@@ -63,7 +63,8 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
     }
     if (got < 0)
         return srv_wire_malformed(err, "PredictRequest");
-    /* Maximum number of inputs, and of output filters. Real signatures have far fewer. */
+    /* Maximum number of inputs. The number of output filters has the same limit. Real signatures
+     * have far fewer inputs and outputs. */
     enum { MANY = 10000 };
     if (n_inputs > MANY || n_filters > MANY)
         return rt_fail(err, RT_INVALID_ARGUMENT,

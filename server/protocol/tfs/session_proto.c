@@ -192,7 +192,7 @@ static void put_step_stats(struct rt_bytes *out, const struct rt_trace *t)
     rt_bytes_init(&all, LIMIT);
     for (int i = 0; i < 4; i++)
         rt_bytes_init(&scratch[i], LIMIT);
-    for (int d = 0; d < 2; d++) { /* 0 is the CPU, 1 stands for all other devices */
+    for (int d = 0; d < 2; d++) { /* 0 is the CPU; 1 means all other devices */
         bool any = false;
         for (const struct rt_trace_node *n = t->first; n; n = n->next) {
             if ((n->device != 0) != d)

@@ -10,7 +10,7 @@ struct form {
     uint32_t number;         /* field number in TensorProto */
     enum srv_wire_type type; /* protobuf wire type of one value */
     uint8_t parts;           /* number of values per element; complex types have 2 */
-    /* whether the field is one bytes field, as for the float8 types, instead of a repeated field */
+    /* whether all values are in a single `bytes` field, as for the float8 types */
     uint8_t is_chunk;
 };
 

@@ -70,7 +70,7 @@ static const struct srv_endpoint status_call = {
 /* ---- REST routes: TensorFlow Serving's patterns of paths ---- */
 
 struct parts {
-    /* each span has p = NULL if the path lacks this part */
+    /* p is NULL if the path lacks the part that the member names */
     struct rt_span name, version, label, word;
 };
 

@@ -1,7 +1,7 @@
 /*
  * TensorFlow Serving's API: PredictionService, SessionService and ModelService over gRPC, and its
- * REST API below /v1/. Error codes and messages are TensorFlow Serving's. If gRPC and REST report
- * an error differently, their steps differ.
+ * REST API below /v1/. Error codes and messages are TensorFlow Serving's. gRPC and REST
+ * have separate steps, because TensorFlow Serving reports some errors differently over each.
  */
 #ifndef SRV_TFS_H
 #define SRV_TFS_H

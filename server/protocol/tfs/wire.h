@@ -18,14 +18,14 @@
 struct srv_cursor {
     /* the current slice; it and the slices after it contain at least `left` unread bytes */
     const struct rt_span *slice;
-    size_t off;  /* offset of the position in the current slice */
+    size_t off;  /* offset of the cursor in the current slice */
     size_t left; /* number of bytes of the message that are not read yet */
     /*
      * Points to the number of fields that srv_field_next may still read from the message. If the
      * pointer is NULL, the number is unlimited. The cursors of nested messages share the counter,
      * so the counter bounds the time for reading a message. If the counter is negative after a
-     * message was read, the limit was exceeded. The caller must then discard the result, even if no
-     * error was returned.
+     * message has been read, the limit was exceeded. The caller must then discard the result, even
+     * if no error was returned.
      */
     int64_t *fields_left;
 };
