@@ -78,7 +78,7 @@ class Child:
         return Refusal(code, self.text().decode(errors="replace"))
 
     def serve(self):
-        """Ends the loading phase. Returns None, or a Refusal if it failed."""
+        """Ends the loading phase. Returns a Refusal if op_runner reports an error, and otherwise None."""
         self.send(b"S")
         self.child.stdin.flush()
         status = self.status()

@@ -15,8 +15,8 @@ def spacing(x, name):
 
 
 def compare_arrays(theirs, ours, ulps=0, rtol=0, atol=0, signs=True, is_bf16=False):
-    """Returns a description of how the arrays differ, or None if they agree. If `is_bf16` is true, the arrays hold
-    bfloat16 numbers as float32."""
+    """Returns a description of how the arrays differ, or None if they agree. If `is_bf16` is true, the
+    arrays contain bfloat16 numbers as float32."""
     if theirs.dtype != ours.dtype:
         return f"type {ours.dtype}, not {theirs.dtype}"
     if theirs.shape != ours.shape:

@@ -9,11 +9,11 @@
  *   'I' as 'R'                   runs the graph like 'R', but as a part of loading
  *   'S'                          ends loading
  *
- *   'L'    returns status 0, unless LeakSanitizer is linked and found a leak
+ *   'L'    returns status 0, unless LeakSanitizer is linked and has found a leak
  *   'D'    returns status 0 and, as the message, the microseconds of CPU time that the last run
  *          used after its deadline (0 if it met the deadline)
- *   'M'    returns status 0 and, as the message, the bytes by which the resident memory grew during
- *          the last run, at its peak
+ *   'M'    returns status 0 and, as the message, the bytes by which the peak of the resident memory
+ *          in the last run exceeded the resident memory before the run
  *   'W'    returns status 0 and, as the message, the longest CPU time in microseconds for
  *          which the last run did not check its deadline
  *
@@ -22,7 +22,7 @@
  * The arguments no_fusion, no_winograd, no_autotune and no_specialise switch off parts of
  * rt_tuning, and bf16 switches bfloat16 on. Without no_specialise, a run uses the compiled plan
  * wherever the fed shapes allow one. measure_memory permits 'M'. memory_mb=N is the memory limit of
- * one run, deadline_ms=N its time limit.
+ * one run, and deadline_ms=N is its time limit.
  *
  * A tensor is its dtype and rank (int32), its dims (int64), and its bytes or, for strings, each
  * string with its length.
@@ -422,7 +422,7 @@ int main(int argc, char **argv)
     struct rt_registry *registry = rt_registry_new();
     struct rt_session *session = NULL;
     must(registry && kn_register(registry), "the kernels cannot be registered");
-    mallopt(M_MMAP_THRESHOLD, 65536); /* the server sets the same threshold for mmap */
+    mallopt(M_MMAP_THRESHOLD, 65536); /* the threshold for mmap that the server sets */
     must(signal(SIGALRM, deadline_passed) != SIG_ERR, "no signal handler");
     for (int c; (c = getchar()) != EOF;) {
         must(strchr("GRISLDMW", c) != NULL, "an unknown request");

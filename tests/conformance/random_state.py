@@ -97,7 +97,7 @@ class Program:
 
     def steps(self, values, last, n, depth):
         """Adds n steps. Returns `values` with the results of the steps, and the operation that waits for all steps.
-        Inside a function, `last` is None at first."""
+        The first step waits for the operation `last`, unless `last` is None."""
         values = list(values)
         kinds = [self.effect] * 4 + [self.through_handle] * 2 + [self.through_alias] * 3 + [self.passer] * 5
         if depth < 2:

@@ -32,8 +32,7 @@ def text(data):
 
 class Recorder:
     def __init__(self, encode_tensor, encode_run):
-        """`encode_tensor` returns the bytes of an array and `encode_run` those of the command that runs a step of a
-        built case."""
+        """`encode_tensor` encodes an array as bytes. `encode_run` encodes the command that runs a step of a built case."""
         self.encode_tensor, self.encode_run = encode_tensor, encode_run
         self.graphs, self.n_cases, self.n_of_op = [], 0, {}
 

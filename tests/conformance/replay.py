@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares op_runner's results with those of TensorFlow that recording.py wrote to recorded/. Needs only numpy.
+"""Compares op_runner's results with TensorFlow's results in recorded/, which recording.py wrote. Needs only numpy.
 
-Each case runs node by node and compiled, which must give the same bits. With --gpu, only the ops with kernels for
+Each case runs node by node and compiled. Both runs must give the same bits. With --gpu, only the ops with kernels for
 GPUs run, on the fake driver of tests/gpu or, in the named precision, on the first GPU of the machine. Both results
 are then compared with TensorFlow's, because a GPU may round differently. The last line is "N passed, M failed"."""
 

@@ -204,8 +204,8 @@ def different_texts(theirs, ours):
 CASES_PER_GRAPH = 200  # number of cases per graph, because a session holds a limited number of plans
 
 
-# The tunings of the two tiers, node by node and compiled. The results of a single node must be bit-identical in both
-# tiers.
+# op_runner's arguments for the two tiers. The first tier runs node by node, and the second runs compiled plans. The
+# results of a single node must be bit-identical in both tiers.
 TIERS = (("no_autotune", "no_specialise"), ("no_autotune",))
 
 

@@ -21,7 +21,8 @@ REALS = INTS + FLOATS
 COMPLEX = ["complex64", "complex128"]
 NUMBERS = REALS + COMPLEX
 PLAIN = NUMBERS + ["bool"]
-# TensorFlow's Python package represents a quantised type by a structure of one integer, named like the type.
+# TensorFlow's Python package represents a quantised type by a structure with one integer field. The field has the name
+# of the quantised type.
 QUANTISED = {"qint8": "int8", "quint8": "uint8", "qint16": "int16", "quint16": "uint16", "qint32": "int32"}
 
 SPECS = []  # all specifications, in the order in which they are defined
@@ -47,7 +48,8 @@ class Spec:
 
 
 def spec(*ops, **tolerance):
-    """Returns a decorator for a generator (g, op) -> cases that specifies each of `ops`."""
+    """Returns a decorator for a generator function. For each op in `ops`, the function is called with (g, op) and yields
+    the op's cases."""
 
     def register(make):
         SPECS.extend(Spec(op, make, tolerance) for op in ops)

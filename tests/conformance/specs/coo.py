@@ -46,7 +46,7 @@ def add(g, op):
     yield Case(*TWO, *TWO, np.float32(np.nan))
 
 
-# In TensorFlow, the number of values decides which of 0 and -0 is larger.
+# Whether TensorFlow treats 0 or -0 as the larger number depends on the number of values.
 @spec("SparseSparseMaximum", "SparseSparseMinimum", signs=False)
 def extreme(g, op):
     for dtype in REALS:

@@ -1,5 +1,5 @@
-"""Specifies array ops of TensorFlow 1, namely diagonals, data formats and in-place changes of rows, and simple ops of
-control flow."""
+"""Specifies ops on diagonals and data formats, ops that change rows in place, and a few small ops such as GuaranteeConst
+and Timestamp."""
 
 from spec import *
 

@@ -23,7 +23,8 @@ def activation_grad(g, op):
 
 
 def bounded(x):
-    """Replaces huge finite numbers, whose products overflow in one order but not in the other."""
+    """Limits the magnitude of finite numbers to 1e9, except in float16 and complex types. Whether a product of larger
+    numbers overflows depends on the order of the factors."""
     if x.dtype.kind != "c" and x.dtype.itemsize * 8 != 16 or x.dtype == bfloat16:
         with np.errstate(all="ignore"):
             x = np.where(np.isfinite(x) & (np.abs(x) > 1e9), np.sign(x) * x.dtype.type(1e9), x)

@@ -85,7 +85,7 @@ def max_pool_grad(g, op):
     # TensorFlow's MaxPoolGrad reads beyond its tensors if a window has no elements.
     for size, strides in [([0, 2], [2, 2]), ([2, 2], [0, 2]), ([2, 2], [2, -1])][0 if grad_grad else 1 :]:
         more, how = windows(op, size, strides)
-        if not (grad_grad and how and min(strides) <= 0):  # Python's shape inference refuses the excluded cases.
+        if not (grad_grad and how and min(strides) <= 0):  # TensorFlow's shape inference refuses the excluded cases.
             yield Case(x, y, x if grad_grad else y, *more, padding="SAME", **how)
     if op.endswith("V2"):
         for size, strides in [([1, 2, 2], [1, 2, 2, 1]), ([1, 2, 2, 1], [1, 2, 2]), ([1, 2, 2, 1, 1], [1, 2, 2, 1])]:
@@ -319,7 +319,7 @@ def depthwise_grad(g, op):
     is_filter = op.endswith("Filter")
 
     def case(dtype, x, f, y, const=False, **how):
-        """Makes a case from shapes. The op's size input holds the shape of the input or of the filter."""
+        """Makes a case from shapes. The op's size input is the shape of the input or of the filter."""
         x, f = (tuple(v) if isinstance(v, (list, tuple)) else v for v in (x, f))
         sizes = np.int32(f if is_filter else x)
         sizes = Const(sizes) if const else sizes

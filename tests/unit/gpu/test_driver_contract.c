@@ -120,7 +120,7 @@ static int launch_copy(cuda_address to, cuda_address from, int n)
 {
     struct kc_copy args = {.n = n, .rank = 1};
     args.to = (float *)(uintptr_t)to;           // NOLINT: an address in the GPU's memory
-    args.from = (const float *)(uintptr_t)from; // NOLINT: likewise
+    args.from = (const float *)(uintptr_t)from; // NOLINT: an address in the GPU's memory
     args.dim[0] = n;
     args.dst[0] = args.src[0] = 1;
     void *params[] = {&args};
@@ -201,7 +201,7 @@ static void the_parameter_of_a_launch_is_copied(void **state)
     assert_int_equal(d->MemcpyHtoD(x->a, x->in, BYTES), CUDA_OK);
     struct kc_copy args = {.n = N, .rank = 1, .dim = {N}, .dst = {1}, .src = {1}};
     args.to = (float *)(uintptr_t)x->b;         // NOLINT: an address in the GPU's memory
-    args.from = (const float *)(uintptr_t)x->a; // NOLINT: likewise
+    args.from = (const float *)(uintptr_t)x->a; // NOLINT: an address in the GPU's memory
     void *params[] = {&args};
     assert_int_equal(
         d->LaunchKernel(x->copy, 64, 1, 1, KC_THREADS, 1, 1, 0, x->stream, params, NULL), CUDA_OK);
