@@ -19,7 +19,7 @@ struct kc_dnn;
 struct kc_libraries {
     struct rt_mutex mu;
     struct kc_dnn *dnn;   /* NULL if not loaded; guarded by mu */
-    struct kc_blas *blas; /* likewise */
+    struct kc_blas *blas; /* NULL if not loaded; guarded by mu */
     /* whether loading has been tried; guarded by mu */
     bool has_tried_dnn, has_tried_blas;
 };
