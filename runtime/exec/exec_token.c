@@ -629,7 +629,7 @@ static enum rt_status run_normal(struct run *r, int i, struct rt_tensor *in, uin
         enum rt_status st = RT_OK;
         memset(out, 0, (size_t)n->n_out * sizeof *out);
         /* Replaces the handles that the run owns with the values of their variables. rt_exec_node
-         * does this for all other handles. */
+         * replaces all other handles. */
         for (int k = 0; k < n->n_in && n->kind == PL_OP && n->def && !st; k++)
             if (k >= 64 || (ours >> k & 1))
                 st = follow_ref(r, n, k, &in[k], err);
