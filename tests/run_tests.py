@@ -41,8 +41,8 @@ NOT_IN_TSAN = ("test_bad_trees.py", "test_clients.py", "test_config_files.py", "
                "test_names_with_nul.py", "test_rest_reference.py", "test_run_verbs.py", "test_sequences.py")
 # End-to-end tests of models, which run both with and without the tests' accelerator.
 ACCELERATED_FILES = ("test_batching.py", "test_models.py", "test_warmup.py")
-# Files that test the outputs of the runtime. They run twice: once with specialisation and once node by node. The other
-# files test transports, configuration and the life cycle of versions, which are the same in both modes.
+# Files that test the outputs of the runtime. They run twice: once with specialisation and once node by node. All other
+# files test transports, configuration and the life cycle of versions, and do not depend on specialisation.
 RUNTIME_FILES = ("test_batching.py", "test_clients.py", "test_costly_loads.py", "test_examples.py", "test_inference.py",
                  "test_models.py", "test_request_log.py", "test_rest_reference.py", "test_state.py",
                  "test_state_limit.py", "test_stress.py", "test_warmup.py")
@@ -279,7 +279,7 @@ def ops(tally, preset, programs, folder="opfuzz", env=None):
 
 
 def replay(tally, preset, env=None):
-    """Compares op_runner's answers with TensorFlow's recorded ones, on the processor and on the fake GPU."""
+    """Compares op_runner's results with TensorFlow's recorded results, on the processor and on the fake GPU."""
     say(f"{preset}: recorded answers of TensorFlow")
     runner = f"--runner=build/{preset}/tests/op_runner"
     ops(tally, preset, [("replay.py", [runner]), ("replay.py", [runner, "--gpu"])], "conformance", env)

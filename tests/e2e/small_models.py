@@ -232,7 +232,7 @@ def write_counting(folder):
 
 def write_queue(folder, capacity, ref=False):
     """Writes a model with a FIFO queue of floats. `put` enqueues x, and `put_many` enqueues each element of x. `take`
-    dequeues one float, and `take_many` dequeues as many as x states. `size` returns the number of floats, and
+    dequeues one float, and `take_many` dequeues x floats. `size` returns the number of floats, and
     `close` closes the queue. The handle is a resource, or a TensorFlow 1 ref if `ref` is true."""
     end = "" if ref else "V2"
 

@@ -63,8 +63,8 @@ SANITIZER_REPORT = re.compile(r"(WARNING|ERROR): \w*Sanitizer|: runtime error: "
 
 
 def refuse_sanitizer_reports(log):
-    """Fails if the log has a sanitizer's report. Most tests would miss the report, because a race or undefined
-    behaviour does not end the server, and leaks are reported only when the server ends."""
+    """Fails if the log contains a sanitizer's report. Most tests do not notice the defect itself, because a race or
+    undefined behaviour does not end the server, and leaks are reported only when the server ends."""
     if SANITIZER_REPORT.search(log):
         raise AssertionError(log)
 
@@ -160,7 +160,7 @@ class Server:
             return file.read()
 
     def stop(self, seconds=30):
-        """Sends SIGTERM and returns the exit status. Fails if the log has a sanitizer's report."""
+        """Sends SIGTERM and returns the exit status. Fails if the log contains a sanitizer's report."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:

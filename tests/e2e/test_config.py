@@ -1,5 +1,5 @@
-"""Tests flags and configuration files and their effect on versions, where the unit tests (test_options, test_settings,
-test_config, test_policy, test_manager) cannot check them."""
+"""Tests those effects of flags and configuration files on versions that the unit tests (test_options, test_settings,
+test_config, test_policy, test_manager) cannot check."""
 import os
 import shutil
 import signal

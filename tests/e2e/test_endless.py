@@ -125,7 +125,7 @@ class Endless(GrpcCase):
         status, body = server.post("/v1/models/endless:predict", {"inputs": 1.0})
         self.assertEqual(status, 504, body)
         self.assertIn(words, body.decode())
-        # A request's own deadline takes precedence, and its error does not name the flag.
+        # A request's own deadline takes precedence over the flag, so the error message does not name the flag.
         with self.assertRaises(grpc.RpcError) as caught:
             self.begin(server, timeout=0.5).result(timeout=WAIT)
         self.assertNotIn("default_deadline_seconds", caught.exception.details())

@@ -16,7 +16,7 @@ WAIT = 60 * SLOW
 
 
 def save(folder):
-    """Saves a model in which n is the shape of a tensor. Most signatures run a slow operation on this tensor."""
+    """Saves a model whose input n is the shape of a tensor. Most signatures run a slow operation on this tensor."""
     def build(g):
         f = {"T": "float"}
         g.placeholder("n", "int32")

@@ -39,7 +39,7 @@ struct fault_control {
     /*
      * The calls that fail. `kinds` has one bit per fault_kind, `stack` is the hash of a stack or 0
      * for any stack, and `thread` is a prefix of the thread's name. The calls that match are
-     * counted from 1. The matching calls number `first` to `first` + n - 1 fail.
+     * counted from 1, and those with the numbers `first` to `first` + n - 1 fail.
      */
     uint32_t kinds, first, n, pad;
     uint64_t stack;

@@ -1,9 +1,9 @@
 /*
- * Builds graphs from the input. The graphs have functions that use each other in calls, branches
- * and loops, attributes that hold functions, TensorFlow 1's Switch, Merge and loop frames, and
- * count attributes that are sometimes wrong. Within small limits, each graph is imported, its
- * functions are instantiated, and its fetches are checked for unsupported ops, planned, analysed,
- * compiled, run, described and freed.
+ * Builds graphs from the input. The graphs contain functions that call each other directly or from
+ * branches and loops, attributes whose values are functions, TensorFlow 1's Switch, Merge and loop
+ * frames, and count attributes that are sometimes wrong. Within small limits, each graph is
+ * imported, its functions are instantiated, and its fetches are checked for unsupported ops,
+ * planned, analysed, compiled, run, described and freed.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -117,8 +117,8 @@ static void add_ref(struct scope *s, char type, const char *text)
     snprintf(s->text[s->n++], sizeof s->text[0], "%s", text);
 }
 
-/* Returns the name of a value of the given type, preferring recent ones. Sometimes returns a name
- * of any type. */
+/* Returns the name of one of the last 32 values of the given type or, rarely, of any type. Returns
+ * "nothing" if there is no value of the given type. */
 static const char *pick(const struct scope *s, struct reader *r, char type)
 {
     const unsigned by = next(r);

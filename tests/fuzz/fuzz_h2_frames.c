@@ -12,7 +12,7 @@
 #include "tests/fuzz/cost.h"
 
 /* MAX_BLOCK is below 4 KiB, so that reads of a part of a header block do not use the budget.
- * Otherwise the budget would depend on the size of the pieces. */
+ * Otherwise the budget would depend on how the bytes are divided into pieces. */
 enum { MAX_BLOCK = 4000 };
 
 const struct fuzz_cost fuzz_cost = FUZZ_PARSER;

@@ -1,5 +1,5 @@
-/* Reads a .npy or .npz file. Each array is then written and read again, which must give the same
- * number of elements. */
+/* Reads a .npy or .npz file. Each array is then written and read again. The number of elements
+ * must not change. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -13,8 +13,8 @@
 #include "kernels/image/codec.h"
 #include "tests/fuzz/cost.h"
 
-/* Cost limits that include the limits of fuzz_codec below, and memory that the libraries allocate
- * immediately. */
+/* Cost limits. They include the pixels and the work that the functions below permit, and the memory
+ * that the image libraries allocate for every input. */
 #define FUZZ_IMAGE                                                                                 \
     {                                                                                              \
         .free_bytes = 32 << 20, .growth = 64, .free_s = 2, .us_per_byte = 500                      \

@@ -106,7 +106,7 @@ static void run_thread(void)
     BEGIN_SWITCH(NULL, e->back_stack, e->back_bytes);
 }
 
-/* Suspends the running fiber in the state `state`, and returns to the scheduler. */
+/* Sets the state of the running fiber, suspends the fiber, and returns to the scheduler. */
 static void wait_in(enum state state)
 {
     struct emulator *e = emulator;

@@ -74,7 +74,7 @@ static void do_work(const struct work *w)
     emulated_launch(w->kernel->call, w->args, w->n_blocks, w->n_threads, w->kernel->is_cooperative);
 }
 
-/* Returns whether the stream must stop, because FAKE_CUDA_HANG names its next piece of work. */
+/* Returns whether FAKE_CUDA_HANG stops the stream before its next operation. */
 static bool is_hanging(struct CUstream_st *s)
 {
     static _Atomic long long n_done;

@@ -23,7 +23,7 @@ struct reference_plan {
     struct kc_product product;
 };
 
-/* The kernel's parameter. It describes the product, with addresses on the host. */
+/* The kernel's parameter. It describes the GEMM, with addresses on the host. */
 struct args {
     struct kc_product product;
     const float *a, *b, *residual, *bias;

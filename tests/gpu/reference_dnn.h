@@ -1,10 +1,10 @@
 /*
  * An implementation of kernels/cuda/library/dnn.h for tests on the fake driver. This implementation
- * computes convolutions by plain loops, as work on the fake driver's streams. Programs that are
+ * computes convolutions with plain loops, as work on the fake driver's streams. Programs that are
  * linked with LINKER:--wrap=kc_dnn_open use it instead of cuDNN if the environment variable
  * SLIPWAY_TEST_DNN is set. The values of the variable are:
  * - all: The reference computes the convolutions for which cuDNN has precompiled engines.
- * - no_relu: As `all`, but the reference refuses a ReLU, as if cuDNN's ReLU did not preserve NaN.
+ * - no_relu: Like `all`, but the reference refuses a ReLU, as if cuDNN's ReLU did not preserve NaN.
  * - bare: The reference computes only convolutions without an epilogue.
  * - none: The reference computes nothing.
  */

@@ -2,16 +2,17 @@
 """Tests and measures Slipway on a GPU: visit.py [--part PART] [--driver fake] [--out FILE] [--models NAME,...]
 
 Parts, all of which run if none is named:
-  self     what Slipway relies on in the driver, and TensorFlow's recorded answers to each op with a kernel for GPUs
-  models   each model against the CPU in float32, and its time per batch on the GPU and on the CPU
-  server   models served on the GPU: answers, versions swapped under load, memory given back
+  self     checks what Slipway relies on in the driver, and compares each op that has a GPU kernel with TensorFlow's
+           recorded results
+  models   compares each model with the CPU in float32, and measures the time per batch on the GPU and on the CPU
+  server   serves models on the GPU: checks responses, swaps of versions under load, and the release of memory
 
 Needs Python 3 with numpy and, for a real GPU, the NVIDIA driver, cuBLASLt and cuDNN. Runs in a checkout after `./run
 build`, or in the folder that bundle.py makes. With --driver=fake, the fake driver of the tests takes the place of a GPU,
 only small models run, and nothing is timed.
 
-The results are written to FILE (gpu.json) after each step. A part skips the steps whose results FILE has, so it can be
-run again after a limit on time has ended it. The last line is "N passed, M failed".
+The results are written to FILE (gpu.json) after each step. A part skips the steps whose results are in FILE. A
+part that a time limit has ended can therefore be run again. The last line is "N passed, M failed".
 """
 import argparse
 import concurrent.futures

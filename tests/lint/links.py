@@ -143,7 +143,7 @@ def check(build, layer):
 
 
 def without_contract(build):
-    """Returns the sources whose contract is in no header."""
+    """Returns a message for each source whose contract is in no header, as the top of this file defines it."""
     layers = ("runtime", "server", "kernels")
     headers = {str(p): p.read_text(encoding="utf-8") for layer in layers for p in pathlib.Path(layer).rglob("*.h")}
     problems = []

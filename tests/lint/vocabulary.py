@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that no old name occurs in the sources. tests/lint/vocabulary.txt lists the old names and the files in which
 each of them is forbidden; docs/glossary.md explains the current words. With --apply [ROW]..., the script replaces old
-names: it renames files with git mv, then identifiers.
+names: it first renames files with git mv and then replaces identifiers.
 
 A line of the list is SCOPE OLD NEW under a heading [ROW]. SCOPE is a path, a glob, * for the whole tree, or several of
 these joined by commas. If several lines have the same OLD for a path, the last one applies. An OLD with a slash is the

@@ -40,7 +40,7 @@ def expected(results):
 
 
 def summary(dtype, shape, data):
-    """Returns the values of a tensor, or None if it holds strings or more than 64 values."""
+    """Returns the values of a tensor, or None if the tensor contains strings or more than 64 values."""
     values = Tensor(dtype, shape, data).values()
     if len(values) > 64 or dtype == 7:
         return None

@@ -133,7 +133,7 @@ row("CVE-2021-37640", "SparseReshape", t("int64", [1, 1]), i64(1), i64(0, 0, -1)
 
 
 def variable(number, op, kind, value, *inputs, shape=None, **attrs):
-    """Adds a node with op `op` that operates on a resource variable holding `value`."""
+    """Adds a node with op `op` that operates on a resource variable with the initial value `value`."""
     names = [a.name for a in REGISTRY[op].attrs]
     more = {"dtype": kind} if "dtype" in names else {"T": kind}
     index = next((x.dtype for x in inputs if x.dtype in (3, 9)), 3)

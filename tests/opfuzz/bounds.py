@@ -21,7 +21,7 @@ Seven kinds of cases are made from the seeds. Each case runs node by node in op_
   value  Small integers (values and attributes) become large. An output or a loop whose size is given by a value is then
          much larger than the inputs. The CPU time between two checks of the deadline must stay within 30 ms, which is
          less than a fill of a gigabyte takes.
-  memory As `large`, with less data and without an early deadline. The process must not grow beyond the memory limit of
+  memory Like `large`, with less data and without an early deadline. The process must not grow beyond the memory limit of
          the run.
 
 A case that has no result after ten times the allowed time also fails. Prints each failure; the last line is "N

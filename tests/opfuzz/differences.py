@@ -1,4 +1,4 @@
-"""Compares results, and decides which of them agree and which of their differences are deliberate."""
+"""Compares results. Decides whether two results agree, and whether a difference is deliberate."""
 
 import math
 import re

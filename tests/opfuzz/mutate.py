@@ -18,8 +18,8 @@ INTEGERS = [3, 4, 5, 6, 9, 17, 22, 23]
 
 
 def one_of(rng, dtype, shape=()):
-    """Returns an element of type `dtype` that is likely to reveal a fault. `shape` is the shape of a related tensor,
-    and indices are drawn near its dimensions."""
+    """Returns an element of type `dtype` that is likely to reveal a fault. `shape` is the shape of a related tensor.
+    Some integers are close to a dimension of this tensor, because they may be indices."""
     if dtype == STRING:
         return rng.choice(STRINGS) if rng.random() < 0.9 else rng.randbytes(rng.randrange(40))
     if dtype in INTEGERS:

@@ -88,7 +88,7 @@ class Child:
             self.process = None
 
     def died(self, why=None):
-        """Returns an exception that holds the child's last output. The next case starts a new child."""
+        """Returns an exception that contains the child's last output. The next case starts a new child."""
         code = None
         if why is None:
             try:

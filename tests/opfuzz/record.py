@@ -62,7 +62,7 @@ def as_tensor(value):
     if value.dtype == object:
         flat = [s if isinstance(s, bytes) else str(s).encode() for s in value.flat]
         return Tensor(STRING, value.shape, [TEMPORARY.sub(b"", s) for s in flat])
-    # numpy represents a quantised type as a structure of that name
+    # numpy represents a quantised type as a structure whose only field has the type's name
     name = value.dtype.names[0] if value.dtype.names else value.dtype.name
     return Tensor(NUMBERS[name], value.shape, np.ascontiguousarray(value).tobytes())
 

@@ -3,13 +3,13 @@
 
     texts.py [BUILD] [--only 'Op|Op'] [--part K/N] [--growth]
 
-The elements of a string tensor may share one text. A Fill of a text of 10 MB takes only 24 bytes for each further
-element. An op that counts such an element as little work then reads terabytes between two checks of its deadline. A
-single text may also be very long, because a StringJoin of a text with itself makes hundreds of megabytes within the
-default memory limit of a run.
+The elements of a string tensor may share their bytes. A Fill with a string of 10 MB takes only 24 bytes for each further
+element. An op that estimates its work without the length of the strings may then read terabytes between two checks of
+its deadline. A single string may also be very long, because a StringJoin of copies of a string makes hundreds of
+megabytes within the default memory limit of a run.
 
-Each case is made from a seed of bounds.py. A Fill replaces the string inputs of the seed, either with many elements
-of one text of 8 MB or with one text of 64 MB in the seed's shape. In other cases, an op has very many inputs or
+Each case is made from a seed of bounds.py. A Fill replaces the string inputs of the seed, either by many elements that
+share 8 MB, or by a tensor of the seed's shape whose elements share 64 MB. In other cases, an op has very many inputs or
 indices that share their data. The CPU time between two checks of the deadline must stay within LATE_MS of bounds.py,
 except in the UNSTOPPABLE ops below. With --growth, only tables that grow and lists that shrink by millions of
 elements are checked, against VALUE_LATE_MS.
@@ -26,31 +26,30 @@ import sys
 import bounds
 from case import NUMBERS, STRING, Case, Node, Tensor, count, tensor
 
-# Each text has 8 MB. An op that reads 4,000 of them takes a second or more, but one that reads a single text takes a
-# few milliseconds.
+# Each string has 8 MB. An op takes a second or more to read 4,000 strings, but only a few milliseconds to read one string.
 TEXT_BYTES = 8 << 20
 ELEMENTS = 4000
-# Deadlines in milliseconds: SHORT_MS for cases in which many elements share a text, ONE_MS for one longer text, LONG_MS
-# for other cases, and GROWTH_MS for tables that grow and lists that shrink. All cases except those
+# Deadlines in milliseconds: SHORT_MS for cases in which many elements share 8 MB, ONE_MS for cases in which the elements
+# share 64 MB, LONG_MS for other cases, and GROWTH_MS for tables that grow and lists that shrink. All cases except those
 # of SHORT_MS also make their inputs during the run.
 SHORT_MS, ONE_MS, LONG_MS, GROWTH_MS = 100, 900, 600, 4000
-JOINED = 8  # number of times that a text is repeated in a text of 64 MB
-# RE2 cannot be stopped within one text. It reads 64 MB in 60 to 120 ms, depending on the machine.
+JOINED = 8  # number of copies of an 8 MB string that make a string of 64 MB
+# RE2 cannot be stopped before the end of a string. It reads 64 MB in 60 to 120 ms, depending on the machine.
 UNSTOPPABLE = ("RegexFullMatch", "RegexReplace", "StaticRegexFullMatch", "StaticRegexReplace")
 UNSTOPPABLE_LATE_MS = 400
-# Each text consists of copies of one of these units. The last unit is a serialized Example without features.
+# Each long string consists of copies of one of these strings. The last one is a serialized Example without features.
 UNITS = (b"q", b" ", b"\x0a\x00")
 
 
 @functools.cache
 def long_text(unit):
-    """Returns a text of TEXT_BYTES, which all cases share, because there are more than a thousand cases."""
+    """Returns a string of TEXT_BYTES bytes. More than a thousand cases share this string, which is made only once."""
     return unit * (TEXT_BYTES // len(unit))
 
 
 def filled(name, dims, of, times=1):
-    """Returns the nodes that make `name` a string tensor of shape `dims`. The elements share one text, which is the text
-    fed as `of`, repeated `times` times."""
+    """Returns the nodes that make `name` a string tensor of shape `dims`. The elements share
+    the bytes of one string, namely `times` copies of the string that is fed as `of`."""
     shape = tensor("int32", [len(dims)], dims)
     text = of if times == 1 else f"{name}_joined"
     nodes = [Node(of, "Placeholder", [], {"dtype": ["type", STRING], "shape": ["shape", None]}),
@@ -63,7 +62,7 @@ def filled(name, dims, of, times=1):
 
 def with_texts(case, names, unit):
     """Returns the case with at least ELEMENTS elements in the first dimension of the fed string tensors `names`. All
-    elements of a tensor share one text, but each tensor has its own copy of it. Any other feed whose first dimension
+    elements of a tensor share their bytes, but no two tensors share bytes. Any other feed whose first dimension
     has the same length grows by the same factor."""
     out = case.copy()
     first = case.feeds[names[0]].shape[0]
@@ -81,7 +80,7 @@ def with_texts(case, names, unit):
 
 
 def text_cases(case):
-    """Yields cases in which all fed string tensors have long texts, and cases in which only one tensor has long texts."""
+    """Yields cases in which all fed string tensors contain long strings, and cases in which only one tensor does."""
     names = [n for n, t in case.feeds.items() if t.dtype == STRING and t.shape and count(t.shape)]
     for group in [names] + ([[n] for n in names] if len(names) > 1 else []):
         for unit in UNITS if group else ():
@@ -89,8 +88,8 @@ def text_cases(case):
 
 
 def with_one_text(case, names, unit):
-    """Returns the case in which all elements of each fed string tensor in `names` share one text of JOINED * TEXT_BYTES
-    bytes. Each tensor has its own text."""
+    """Returns the case in which all elements of each fed string tensor in `names` share the same JOINED * TEXT_BYTES
+    bytes. No two tensors share bytes."""
     out = case.copy()
     for name in names:
         of = f"{name}_text"
@@ -102,8 +101,8 @@ def with_one_text(case, names, unit):
 
 
 def one_text_cases(case):
-    """Yields cases in which all fed string tensors have one text of hundreds of megabytes, and cases in which only one
-    of them does."""
+    """Yields cases in which the elements of all fed string tensors have JOINED * TEXT_BYTES bytes, and cases in which
+    only one tensor has such elements."""
     names = [n for n, t in case.feeds.items() if t.dtype == STRING and count(t.shape)]
     for group in [names] + ([[n] for n in names] if len(names) > 1 else []):
         for unit in UNITS if group else ():
@@ -225,7 +224,7 @@ def long_template():
 
 
 def ranges(names, n):
-    """Returns nodes that make the int64 vector 0, 1, ... n - 1 under each name. The vectors share no memory."""
+    """Returns nodes that make one int64 vector 0, 1, ..., n - 1 for each of `names`. The vectors share no memory."""
     int64 = ["type", NUMBERS["int64"]]
     limits = [constant(name, tensor("int64", [], [v])) for name, v in (("from", 0), ("to", n), ("by", 1))]
     return limits + [Node(name, "Range", ["from", "to", "by"], {"Tidx": int64}) for name in names]

@@ -40,7 +40,7 @@ int64_t answer_both(const struct question *q, const struct rt_tensor *in, float 
  * `tolerance` * max(1, m), where m is the largest finite absolute value in `a`. NaN equals NaN, and
  * an infinity equals only itself. */
 void answer_alike(const struct rt_tensor *a, const struct rt_tensor *b, float tolerance);
-/* Returns whether sessions use a GPU of the fake driver (accelerated.c), which is slow. */
+/* Returns whether sessions use a GPU of the fake driver (accelerated.c). Its kernels are slow. */
 bool answer_is_emulated(void);
 
 #endif

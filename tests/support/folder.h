@@ -1,5 +1,5 @@
-/* A temporary directory for one test, with files in it. The test fails if any of these functions
- * fails. */
+/* A temporary directory for one test, with files in it. The test fails if any function of this
+ * header fails. */
 #ifndef TESTS_SUPPORT_FOLDER_H
 #define TESTS_SUPPORT_FOLDER_H
 

@@ -6,9 +6,9 @@
  *
  *   r, w, k   TensorFlow 1 reference variables: a scalar, 64 x 64 equal numbers, an integer
  *   v, u      resource variables: a scalar, a vector of one element
- *   n         a resource variable whose number of elements is the number
+ *   n         a resource variable; the number is the number of its elements
  *   d         a resource variable that may be destroyed; the number is 1 if it exists, otherwise 0
- *   t         a table whose value for the key 1, or whose size, is the number
+ *   t         a table; the number is the value for the key 1, or the size of the table
  *
  * The name of a node gives its state and its action: "r_add" adds p to r, and "r_add_read" reads r
  * after "r_add".

@@ -193,7 +193,7 @@ def decode_image(g, op):
 
 
 def picture(g, shape, dtype="uint8"):
-    """Returns an image with smooth areas and noise, so that an encoder uses different methods for its parts."""
+    """Returns an image with smooth areas and noise, so that an encoder uses different methods for the areas."""
     most = np.iinfo(dtype).max
     y, x = np.mgrid[0:shape[-3], 0:shape[-2]]
     wave = np.sin(x * g.rng.random() + g.rng.random())[..., None] * np.cos(y[..., None] * g.rng.random(shape[-1]))

@@ -19,7 +19,7 @@ def scalar(text):
 
 
 def patterns(g):
-    """Yields inputs with patterns: all texts for each pattern, other shapes, and patterns that are refused."""
+    """Yields inputs with patterns: all strings with each pattern, other shapes, and patterns that are refused."""
     every = np.array(TEXTS + [None], object)[:-1]
     for pattern in PATTERNS:
         yield every, pattern

@@ -20,7 +20,7 @@ def shapes(axes):
 
 
 def near(case, theirs, ours):
-    """The error of a transform is relative to the length of the whole vector."""
+    """The error of a transform is relative to the root mean square of all elements."""
     a, b = theirs[0], ours[0]
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{a.dtype} {a.shape}, we {b.dtype} {b.shape}"

@@ -84,7 +84,7 @@ def zeta(g, op):
         for n in range(1 if op == "Polygamma" else 2, 9):
             for lo, hi in [(0.1, 1), (1, 9), (9, 90), (-6.2 if dtype == "float32" else -99.2, -0.1)]:
                 x = g.values(dtype, (6,), lo=lo, hi=hi, special=False)
-                # Near a pole, the result depends on the last bit. TensorFlow's float32 version is wrong below -7.
+                # Near a pole, the result depends on the last bit. TensorFlow's float32 kernel is wrong for x < -7.
                 if lo < 0:
                     x = np.floor(x) + np.array(0.3, dtype)
                 yield Case(np.full_like(x, n), x, **how)
@@ -94,7 +94,7 @@ def zeta(g, op):
 @spec("Betainc")
 def incomplete_beta(g, op):
     for dtype in WIDE_FLOATS:
-        # TensorFlow's float32 version loses three digits.
+        # TensorFlow's float32 kernel loses three digits.
         how = dict(rtol=1e-4 if dtype == "float32" else 1e-10)
         x = np.array([0, 0.3, 1, -0.1, 1.1, np.nan, np.inf, -0.0], dtype)
         for a in (0, 1, 2.5, -1, np.inf, np.nan):

@@ -7,7 +7,7 @@ import tempfile
 
 from spec import *
 
-# tables with the same name are one table, even in different test cases, so names are numbered
+# Tables with the same name are the same table, even in different cases. The name of each table therefore has a number.
 NUMBER = itertools.count()
 FOLDER = tempfile.mkdtemp(prefix="conformance")
 

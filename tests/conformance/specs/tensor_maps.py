@@ -1,5 +1,5 @@
 """Specifies tensor maps, whose variants pass from node to node of a run. The order of a map's keys is not
-specified, so cases with many keys compare only their sum, or no keys."""
+specified. Cases with many keys therefore compare the sum of the keys, or no keys if the keys are floats or strings."""
 
 from spec import *
 
@@ -62,7 +62,7 @@ def values(g, op):
 
 @spec("TensorMapInsert")
 def many(g, op):
-    """Maps of many keys, in which some are replaced and erased."""
+    """Inserts many keys into a map, of which some are replaced and some are erased."""
     for dtype, n in (("int64", 5), ("float32", 17), ("int32", 40), ("string", 30), ("bool", 6)):
         keys = g.values(dtype, (n, 2))
         if dtype == "string":

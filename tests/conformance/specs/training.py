@@ -91,8 +91,8 @@ def one(g, rule, dtype, shape=(4, 3), index="int32", rows=None, special=False, t
 
 def tolerance(rule, dtype):
     if dtype in HALFS:
-        # Reciprocal roots are rounded once in TensorFlow's code for vectors, but twice in its code for single numbers,
-        # such as the last elements of a tensor. Everything else is equal bit for bit.
+        # TensorFlow rounds a reciprocal square root once in its vector loop, but twice in the scalar loop that computes
+        # the last elements of a tensor. All other results are equal bit for bit.
         has_rsqrt = rule.rule in ("Adagrad", "Adadelta") or (rule.is_sparse and "RMSProp" in rule.rule)
         return {"rtol": {"float16": 4e-3, "bfloat16": 3e-2}[dtype] if has_rsqrt else 0}
     return {"ulps": 2, "atol": 0 if "64" in dtype else 1e-6, "rtol": {"float32": 4e-6, "complex64": 1e-5, "float64": 1e-14, "complex128": 1e-14}[dtype]}

@@ -27,7 +27,7 @@ def policies():
 
 
 def inputs(g):
-    """Yields texts in one encoding, with each policy for errors."""
+    """Yields strings with attributes, for each encoding and each policy for errors."""
     for name, values in ENCODINGS:
         for policy in policies():
             yield texts(values), dict(input_encoding=name, **policy)

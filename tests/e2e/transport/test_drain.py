@@ -16,9 +16,9 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 ROWS = 8000  # number of images per request, large enough that a request takes some time
 WAIT = 60 * SLOW
-# A request that was sent less than JUST_SENT_S seconds, or JUST_SENT_TRIPS round trips, before the order to stop may
-# not have reached the server. The longer of these times counts. The duration of a round trip is measured with small
-# requests. It is long if busy clients send late.
+# A request may not have reached the server if it was sent shortly before the order to stop, that is, within JUST_SENT_S
+# seconds or JUST_SENT_TRIPS round trips, whichever is longer. The duration of a round trip is measured with small
+# requests, so it includes the delays of busy clients.
 JUST_SENT_S = 0.4 * SLOW
 JUST_SENT_TRIPS = 3
 # The number of requests that must have reached the server before the order to stop, so that the test is meaningful on a

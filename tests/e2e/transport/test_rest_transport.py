@@ -441,7 +441,7 @@ class Memory(unittest.TestCase):
 
     def test_an_answer_beyond_the_budget_is_refused_by_name(self):
         self.assertEqual(self.fill(2 * MEBI)[0], 200)  # 12 MB of text
-        # Each response exceeds the budget. The server may refuse a response before writing or while writing.
+        # Each response exceeds the budget. The server may refuse a response before or while it writes the response.
         for n in (4 * MEBI - 700000, 20 * MEBI):
             self.server.come_to_rest()
             status, _, body = self.fill(n)

@@ -1,7 +1,7 @@
 /*
  * The scheduler with a model that the tests control: the fixture replaces rt_callable_run, so that
  * a test sets the duration of a run and counts the runs. The model returns floats doubled and
- * strings unchanged, and refuses an input that holds the number 13.
+ * strings unchanged, and refuses an input that contains the number 13.
  *
  * A test begins a world (a server with one model) and submits requests from its own thread, which
  * is the only I/O loop. Then the test ends the loop's turn, waits for the responses, drops the

@@ -1,7 +1,7 @@
 /*
  * Tests batches of a callable that reads variables. When a version is loaded, an analysis of the
  * variables' values permits merging the rows of requests. A client may later assign these variables
- * (SessionRun), but every request must still get the result that it gets alone.
+ * (SessionRun), but every request must still get the same result as when it runs alone.
  */
 #include "tests/support/test.h"
 

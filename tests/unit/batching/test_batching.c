@@ -147,7 +147,7 @@ static void a_version_may_bring_parameters_of_its_own(void **state)
     assert_ok(srv_batching_of_version(&own, &server, &o, dir, &err), &err);
     assert_int_equal(own.mode, SRV_BATCHING_ALL);
     assert_int_equal(own.max_batch_size, 10);
-    /* num_batch_threads keeps the server's value, because all versions share its threads. */
+    /* num_batch_threads keeps the server's value, because all versions share the batch threads. */
     assert_int_equal(own.num_batch_threads, 3);
     assert_ok(srv_batching_of_version(&own, &server, &o, "/nowhere", &err), &err);
     assert_int_equal(own.mode, SRV_BATCHING_OFF);

@@ -117,7 +117,8 @@ static void a_batch_ends_when_the_last_of_its_clients_has_gone(void **state)
     sched_end(w);
 }
 
-/* Permits inline runs. Workers run three requests, from which the scheduler learns their cost. */
+/* Enables inline runs. Then workers run three requests, so that the scheduler learns the cost of a
+ * request. */
 static void learn_a_low_cost(struct world *w)
 {
     w->server.options.inline_max_us = 1000000;
@@ -180,7 +181,7 @@ static void a_run_with_large_outputs_is_repeated_on_a_worker(void **state)
 }
 
 /* If a job with a trace ran inline, its run might be stopped and repeated, and the trace would then
- * hold two runs. */
+ * contain two runs. */
 static void a_job_with_a_trace_does_not_run_on_the_network_thread(void **state)
 {
     (void)state;

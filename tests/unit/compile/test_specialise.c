@@ -1,6 +1,6 @@
 /*
  * Tests specialisations for exact shapes (runtime/compile/specialise.c). A specialised run must
- * give the same bits and errors as a run node by node. Specialisations hold a bounded amount of
+ * give the same bits and errors as a run node by node. Specialisations use a bounded amount of
  * memory and are made only for shapes that recur.
  */
 #include "tests/support/test.h"
@@ -663,7 +663,7 @@ static void a_compiler_leaves_what_is_compiled_at_once(void **state)
     rt_compiler_free(compiler);
 }
 
-/* The callables of one session together need more specialisations than the session holds. Each
+/* The callables of one session together need more specialisations than the session may store. Each
  * callable runs on its own thread, concurrently with the compiler's thread, so plans evict each
  * other's specialisations while they run. */
 enum { RIVALS = 8, RIVAL_RUNS = 1500, RUNS_PER_SHAPE = 3 };

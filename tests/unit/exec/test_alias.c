@@ -325,8 +325,8 @@ static void run_form(struct rt_session *s, const struct form *f)
     }
 }
 
-/* Each variant of the graph runs in its own session, so that no other variant has updated its
- * variables. */
+/* Each variant of the graph runs in its own session, so that no variant reads variables that
+ * another variant has updated. */
 static void readers_behind_an_update_see_what_it_wrote(void **state)
 {
     struct rt_bytes g;

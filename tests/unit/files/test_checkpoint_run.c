@@ -61,8 +61,8 @@ static void a_long_string_is_read_in_pieces_until_its_run_ends(void **state)
     (void)state;
     enum { BYTES = 5 << 20 };
     const char *const name = "text";
-    /* The check is called before the lengths, before the string, and before each of six windows.
-     * The last window holds the bytes after the fifth megabyte. */
+    /* The reader calls the check before it reads the lengths, the string, and each of six windows.
+     * The last window contains the bytes after the fifth megabyte. */
     int left = 1000;
     struct rt_pool *pool = rt_pool_new(0);
     const struct rt_checkpoint_run run = {.check = cancel_after, .arg = &left, .pool = pool};
@@ -329,8 +329,8 @@ static int n_files(const char *folder)
     return n - 2; /* "." and ".." */
 }
 
-/* The names are sorted, compared and written in pieces. A merge that is cancelled before it moves
- * the first shard leaves all files unchanged. */
+/* A merge checks for cancellation while it sorts, compares and writes the names. A merge that is
+ * cancelled before it moves the first shard leaves all files unchanged. */
 static void merging_many_names_ends_when_its_run_does(void **state)
 {
     (void)state;

@@ -302,7 +302,7 @@ static void add_field(struct rt_bytes *b, int number, const void *bytes, size_t 
         rt_bytes_add(b, bytes, n);
 }
 
-/* Replaces *b, the bytes of a message, with a message that has *b in field `number`. */
+/* Wraps the message in *b: *b becomes a message whose field `number` contains the old message. */
 static void wrap(struct rt_bytes *b, int number)
 {
     struct rt_bytes outer;

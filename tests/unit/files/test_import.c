@@ -575,7 +575,7 @@ static void keys_of_bodies_have_a_limit_that_is_told(void **state)
     assert_true(n > 16 && n < 20);
     assert_fails(st, RT_RESOURCE_EXHAUSTED, &x->err, "attributes that bodies of functions");
     assert_non_null(strstr(rt_error_text(&x->err), "16 MB and 4 for each byte of the graph"));
-    text[0] = 'A'; /* a body for this key already exists, so no second key is stored */
+    text[0] = 'A'; /* the first body has this key, so no new body or key is stored */
     assert_ok(rt_library_instantiate(x->l, &ref, &out, &x->err), &x->err);
     free(text);
     rt_bytes_clear(&body);
@@ -633,8 +633,8 @@ static enum rt_status fail_at(void *arg, struct rt_error *err)
     return --*(int *)arg ? RT_OK : rt_fail(err, RT_CANCELLED, "cancelled");
 }
 
-/* A packed list of a million numbers is unpacked and read in pieces. Each call of the check may end
- * the import. */
+/* Importing a packed list of a million numbers calls the cancellation check many times. If any of
+ * these calls fails, the import must end. */
 static void a_check_ends_the_reading_of_a_long_list(void **state)
 {
     struct fixture *x = *state;

@@ -135,7 +135,7 @@ static char dir[64];
     } while (0)
 
 /* Asserts that the loaded size of a version includes its empty strings. An empty string takes much
- * more memory when loaded than in the file. `dir` must hold a model. */
+ * more space in memory than in the file. `dir` must contain a model. */
 static void assert_strings_count_as_they_are_loaded(void)
 {
     const char *name = "empty";
@@ -332,14 +332,14 @@ static void a_file_is_read_in_pieces_until_the_load_ends(void **state)
     folder_remove();
 }
 
-/* A text of a million empty tags exceeds the memory limit for a text of its length. The check of
- * the load can also end the parsing. */
+/* Parsing a text file with a million empty tags would exceed the memory limit for a file of this
+ * length. The load's cancellation check can also end the parsing. */
 static void a_text_may_not_take_much_memory(void **state)
 {
     (void)state;
     enum { N = 1 << 20 };
     struct rt_saved_model *m = NULL;
-    int left = 8; /* reading the file takes fewer checks, so the check fails during the parsing */
+    int left = 8; /* the read makes fewer than 8 checks, so the failing check is the parser's */
     const struct rt_check check = {fail_at, &left};
     struct rt_bytes text;
     rt_bytes_init(&text, SIZE_MAX);
@@ -402,8 +402,8 @@ static void wrap_fields(struct rt_bytes *b, int number, size_t n)
 /*
  * The file has N unknown or unused fields next to the meta graph, in the meta graph, in the
  * GraphDef, and in a node. The reader makes a second pass over the file and the meta graph, because
- * the GraphDef is in two pieces. The restore op without a checkpoint causes a search for variables
- * in the GraphDef and the node.
+ * the field graph_def occurs twice. The restore op without a checkpoint causes a search for
+ * variables in the GraphDef and the node.
  */
 static void a_load_is_checked_while_very_many_fields_are_read(void **state)
 {
@@ -416,7 +416,7 @@ static void a_load_is_checked_while_very_many_fields_are_read(void **state)
     rt_bytes_init(&b, SIZE_MAX / 2);
     wrap_fields(&b, 1, N); /* GraphDef.node */
     wrap_fields(&b, 2, N); /* MetaGraphDef.graph_def */
-    /* a second piece of the GraphDef, the tag "serve", and a SaverDef with a restore op */
+    /* a second graph_def field, the tag "serve", and a SaverDef with a restore op */
     rt_bytes_adds(&b, "\x12\x02\x38\x01\x0a\x07\x22\x05serve\x1a\x03\x1a\x01r");
     wrap_fields(&b, 2, N); /* SavedModel.meta_graphs */
     for (int i = 0; i < N; i++)

@@ -207,7 +207,7 @@ static void keys_increase_and_have_a_limit(void **state)
 }
 
 /* The keys are all numbers in base 3 with at most 6 digits, so that they share prefixes of every
- * length and some are prefixes of others. Every second one is in the table. */
+ * length and some are prefixes of others. Every second key is in the table. */
 static void a_look_up_finds_each_key_and_no_other(void **state)
 {
     (void)state;

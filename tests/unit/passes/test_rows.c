@@ -512,7 +512,7 @@ static const struct length lengths[] = {
 };
 
 /* Runs a batch with is_merged set. Returns RT_OK after comparing the outputs with those that each
- * request gets alone, or RT_UNAVAILABLE if the batch must not be merged. */
+ * request gets when it runs alone, or RT_UNAVAILABLE if the batch must not be merged. */
 static enum rt_status run_merged(struct rg_graph *o, const struct rt_shape *row, const char *what)
 {
     const struct rt_run_options merged = {.is_merged = true};
