@@ -40,8 +40,6 @@ static enum rt_status read_uniform(struct rt_run *r, int k, const char *prefix,
 {
     const int64_t axis = attr(r->node, prefix, "quantization_axis");
     const struct rt_tensor *scale = &r->in[k], *zero = &r->in[k + 1];
-    const int64_t min = attr(r->node, prefix, "quantization_min_val");
-    const int64_t max = attr(r->node, prefix, "quantization_max_val");
 
     *u = (struct uniform){.scale = scale->data, .zero = zero->data, .n = 1, .inner = 1};
     if (axis < -1 || axis >= t->rank)
@@ -69,11 +67,23 @@ static enum rt_status read_uniform(struct rt_run *r, int k, const char *prefix,
         for (int d = (int)axis + 1; d < t->rank; d++)
             u->inner *= t->dim[d];
     }
-    if (min < INT32_MIN || max > INT32_MAX || min > max)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "quantization_min_val and quantization_max_val are out of range");
-    u->min = (int32_t)min;
-    u->max = (int32_t)max;
+    return RT_OK;
+}
+
+/* Reads the range of an output's integers. As in TensorFlow, the range of an input is ignored. */
+static enum rt_status read_range(struct rt_run *r, const char *prefix, struct uniform *u)
+{
+    static const char *const names[] = {"quantization_min_val", "quantization_max_val"};
+    int32_t *const to[] = {&u->min, &u->max};
+
+    for (int k = 0; k < 2; k++) {
+        const int64_t v = attr(r->node, prefix, names[k]);
+        if (v < INT32_MIN || v > INT32_MAX)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "Attr %s%s has value %lld out of range for an int32", prefix, names[k],
+                           (long long)v);
+        *to[k] = (int32_t)v;
+    }
     return RT_OK;
 }
 
@@ -85,9 +95,11 @@ static void put(const struct rt_tensor *t, int64_t i, int64_t v)
         ((uint8_t *)t->data)[i] = (uint8_t)v;
 }
 
+/* If the minimum exceeds the maximum, returns the minimum. */
 static int64_t clamp(const struct uniform *u, int64_t v)
 {
-    return v < u->min ? u->min : v > u->max ? u->max : v;
+    const int64_t low = v > u->max ? u->max : v;
+    return low < u->min ? u->min : low;
 }
 
 static int32_t to_int(float x)
@@ -103,7 +115,7 @@ static enum rt_status quantize_run(struct rt_run *r)
     const int64_t n = rt_tensor_count(&r->in[0]);
     struct uniform u;
 
-    if (read_uniform(r, 1, "", &r->in[0], &u))
+    if (read_uniform(r, 1, "", &r->in[0], &u) || read_range(r, "", &u))
         return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         const int64_t s = slice_of(&u, i);
@@ -179,7 +191,7 @@ static enum rt_status requantize_run(struct rt_run *r)
     struct uniform from, to;
 
     if (read_uniform(r, 1, "input_", &r->in[0], &from) ||
-        read_uniform(r, 3, "output_", &r->in[0], &to))
+        read_uniform(r, 3, "output_", &r->in[0], &to) || read_range(r, "output_", &to))
         return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         const int64_t a = slice_of(&from, i), b = slice_of(&to, i);

@@ -446,6 +446,15 @@ def uniform_shapes():
             yield from ((shape, axis) for axis in range(len(shape)))
 
 
+# Ranges whose ends do not fit an int32 or are in the wrong order. TensorFlow reads only an output's range.
+ODD_LIMITS = [(5, -5), (0, 0), (-(2**31) - 1, 127), (-128, 2**31)]
+
+
+def odd_limits(prefix=""):
+    for low, high in ODD_LIMITS:
+        yield {f"{prefix}quantization_min_val": low, f"{prefix}quantization_max_val": high}
+
+
 def uniform_refusals(g, x, build):
     """Yields cases whose scale and zero point do not fit a tensor of shape [4, 3]."""
     for axis, a, b in itertools.product((-1, 0, 1), [(), (1,), (3,), (4,)], [(), (3,), (4,)]):
@@ -459,6 +468,8 @@ def uniform_quantize(g, op):
     for dtype, (shape, axis), narrow in itertools.product(("qint8", "qint32"), uniform_shapes(), (False, True)):
         x = g.values("float32", shape, lo=-300, hi=300, special=False)
         yield Case(x, *uniform(g, *(shape[axis : axis + 1] if axis >= 0 else ())), Tout=dtype, quantization_axis=axis, **limits(dtype, narrow=narrow))
+    for odd in odd_limits():
+        yield Case(np.float32([-30, 0, 1, 30]), np.float32(0.6), np.int32(0), Tout="qint8", texts=True, **odd)
     for scale in (0.25, 0.5, 1, 3):
         yield Case(np.arange(-40, 40, dtype="float32") / 8, np.float32(scale), np.int32(2), Tout="qint8", **limits("qint8"))
     yield from uniform_refusals(g, g.values("float32", (4, 3), special=False), lambda x, s, z, a: Case(x, s, z, Tout="qint8", quantization_axis=a, **limits("qint8"), texts=True))
@@ -470,6 +481,8 @@ def uniform_dequantize(g, op):
         # TensorFlow rounds larger integers in a different order
         x = g.values(dtype, shape, *((-(2**23), 2**23) if dtype == "qint32" else ()))
         yield Case(x, *uniform(g, *(shape[axis : axis + 1] if axis >= 0 else ())), Tout="float32", quantization_axis=axis, **limits(dtype))
+    for odd in odd_limits():
+        yield Case(g.values("qint8", (4,)), np.float32(0.6), np.int32(6), Tout="float32", **odd)
     yield from uniform_refusals(g, g.values("qint8", (4, 3)), lambda x, s, z, a: Case(x, s, z, Tout="float32", quantization_axis=a, **limits("qint8"), texts=True))
 
 
@@ -484,6 +497,11 @@ def uniform_requantize(g, op):
             g.values(dtype, shape, lo=-5000, hi=5000), *uniform(g, *a), *uniform(g, *b), Tout="qint8", input_quantization_axis=axis if a else -1,
             output_quantization_axis=axis if b else -1, **limits(dtype, "input_"), **limits("qint8", "output_"),
         )
+    one = np.float32(0.6), np.int32(0)
+    for odd in odd_limits("input_"):
+        yield Case(g.values("qint8", (4,)), *one, *one, Tout="qint8", **odd, **limits("qint8", "output_"))
+    for odd in odd_limits("output_"):
+        yield Case(g.values("qint8", (4,)), *one, *one, Tout="qint8", texts=True, **odd, **limits("qint8", "input_"))
 
 
 @spec("UniformQuantizedClipByValue")
@@ -494,6 +512,9 @@ def uniform_clip(g, op):
         x, high = g.values("qint32", shape), (low + 7).astype("int32")
         low, high = [np.asarray(v).reshape(-1).view(dtype_of("qint32")).reshape(each) for v in (low, high)]
         yield Case(x, low, high, *uniform(g, *each), quantization_axis=axis, **limits("qint32"))
+    low, high = [np.int32([v]).view(dtype_of("qint32")).reshape(()) for v in (-1, 6)]
+    for odd in odd_limits():
+        yield Case(g.values("qint32", (4,)), low, high, np.float32(0.6), np.int32(6), **odd)
 
 
 # ---- ops of other families on quantised types ----
