@@ -148,14 +148,16 @@ const struct kn_entry kn_kmc2_chain_initialization = {
 
 /* ---- NearestNeighbors ---- */
 
+/* A centre c near a point p. As in TensorFlow, centres are compared by `order`, c.c - 2 p.c. If p
+ * is far away, `distance`, p.p + c.c - 2 p.c, may be equal for several centres. */
 struct neighbour {
-    float distance;
+    float order, distance;
     int64_t at;
 };
 
 static bool is_nearer(const struct neighbour *a, const struct neighbour *b)
 {
-    return a->distance < b->distance || (a->distance == b->distance && a->at < b->at);
+    return a->order < b->order || (a->order == b->order && a->at < b->at);
 }
 
 /* Restores the order of a heap of n neighbours whose root has been replaced. The root is the
@@ -182,9 +184,8 @@ static void rise(struct neighbour *heap, int64_t at, struct neighbour e)
     heap[at] = e;
 }
 
-/* Returns the squared distance of two points. It is computed from scalar products, as in
- * TensorFlow, so infinite coordinates yield NaN. */
-static float squared_distance(const float *p, const float *c, int64_t n)
+/* Compares point p with centre `at`, whose coordinates are c. Infinite coordinates yield NaN. */
+static struct neighbour compare(const float *p, const float *c, int64_t n, int64_t at)
 {
     double pp = 0, cc = 0, pc = 0;
 
@@ -193,7 +194,7 @@ static float squared_distance(const float *p, const float *c, int64_t n)
         cc += (double)c[i] * c[i];
         pc += (double)p[i] * c[i];
     }
-    return (float)(pp + cc - 2 * pc);
+    return (struct neighbour){(float)(cc - 2 * pc), (float)(pp + cc - 2 * pc), at};
 }
 
 /* Finds the k centres that are nearest to a point. Writes their indices and distances, nearest
@@ -207,7 +208,7 @@ static enum rt_status nearest(struct rt_run *r, const float *point, struct neigh
     enum rt_status st = RT_OK;
 
     for (int64_t i = 0; i < centers->dim[0] && !st; i++) {
-        const struct neighbour e = {squared_distance(point, kn_at(centers, i * size), size), i};
+        const struct neighbour e = compare(point, kn_at(centers, i * size), size, i);
         if (n < k) {
             rise(heap, n++, e);
         } else if (is_nearer(&e, &heap[0])) {

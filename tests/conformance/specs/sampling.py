@@ -34,7 +34,8 @@ def kmc2(g, op):
 def neighbours(g, op):
     f = np.float32
     points, centers = f([[0, 0], [3, 4], [1, 1]]), f([[0, 1], [3, 3], [10, 10], [0, 1]])
-    for p, c, k in ((points, centers, 1), (points, centers, 9), (points, centers, 0), (points, centers, [1]), (f([1, 2]), centers, 1),
+    far = f([[0, 0], [3, 1e9]])  # the squared distances of the second point to all centres are equal in float32
+    for p, c, k in ((far, f([[0, 1], [3, 3], [9, 9]]), 2), (points, centers, 1), (points, centers, 9), (points, centers, 0), (points, centers, [1]), (f([1, 2]), centers, 1),
                     (points, f([1, 2]), 1), (points, f([[1]]), 1), (np.zeros((0, 2), f), centers, 1), (points, np.zeros((0, 2), f), 1),
                     (np.zeros((2, 0), f), np.zeros((3, 0), f), 1)):
         yield Case(p, c, np.int64(k), texts=True)
