@@ -338,9 +338,11 @@ static int requests_in_flight(struct srv_server *s)
            (s->grpc ? srv_grpc_in_flight(s->grpc) : 0);
 }
 
+/* A running request also has a job. A job may outlive the request of a client that has left. */
 static int in_flight(struct srv_server *s)
 {
-    return requests_in_flight(s) + srv_scheduler_jobs(s->scheduler);
+    const int requests = requests_in_flight(s), jobs = srv_scheduler_jobs(s->scheduler);
+    return requests > jobs ? requests : jobs;
 }
 
 static void exit_now(int code)
@@ -385,6 +387,9 @@ static void drain(struct srv_server *s, int signals)
         int left = requests_in_flight(s);
         left -= srv_scheduler_refuse_all(s->scheduler, RT_UNAVAILABLE, "the server is stopping");
         wait_for_few(s, requests_in_flight, left > 0 ? left : 0, &stop, REFUSED_WAIT_MS);
+        /* Otherwise runs that do not end by themselves would delay the stop until its limit. */
+        if (s->rest)
+            srv_rest_cancel_all(s->rest);
         if (s->grpc)
             srv_grpc_cancel_all(s->grpc);
     }

@@ -397,6 +397,13 @@ int srv_rest_in_flight(struct srv_rest *r)
     return receive + atomic_load(&r->server->rest_requests);
 }
 
+void srv_rest_cancel_all(struct srv_rest *r)
+{
+    atomic_store(&r->cancels, true);
+    for (int i = 0; i < r->n_loops; i++)
+        wake(&r->loops[i].io_loop); /* each loop cancels its requests at the end of its turn */
+}
+
 void srv_rest_stop(struct srv_rest *r)
 {
     if (!r)

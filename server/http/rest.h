@@ -30,6 +30,8 @@ enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port
 void srv_rest_quiesce(struct srv_rest *r);
 /* Returns the number of requests that have been read but not answered. */
 int srv_rest_in_flight(struct srv_rest *r);
+/* Cancels all requests that wait for a job, now and later. They are answered with UNAVAILABLE. */
+void srv_rest_cancel_all(struct srv_rest *r);
 /* Stops the I/O loops and frees `r`. Every job must have been completed. */
 void srv_rest_stop(struct srv_rest *r);
 

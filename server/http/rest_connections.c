@@ -272,8 +272,19 @@ void srv_rest_cancel_if_ended(struct srv_rest_call *req)
         atomic_store(&req->pub.job.cancelled, true);
 }
 
+static void cancel_each(struct srv_link *list)
+{
+    for (struct srv_link *at = list->next; at != list; at = at->next)
+        /* `link` is the first member of struct srv_rest_call */
+        atomic_store(&((struct srv_rest_call *)(void *)at)->pub.job.cancelled, true);
+}
+
 void srv_rest_watch(struct srv_rest_loop *l, int64_t now)
 {
+    if (atomic_load_explicit(&l->rest->cancels, memory_order_relaxed)) {
+        cancel_each(&l->waiting);
+        cancel_each(&l->overdue);
+    }
     while (l->waiting.next != &l->waiting) {
         struct srv_rest_call *req = (struct srv_rest_call *)(void *)l->waiting.next;
         if (now - req->waiting_since < WATCH_AFTER_MS * 1000000)

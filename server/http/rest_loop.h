@@ -75,6 +75,7 @@ struct srv_rest {
     struct srv_rest_loop *loops;
     _Atomic bool quiescing;
     _Atomic int n_closed; /* number of I/O loops that have stopped accepting connections */
+    _Atomic bool cancels; /* whether srv_rest_cancel_all was called */
     uint64_t id_seed;
     struct srv_rest_tls tls; /* keys and certificates, set before the I/O loops start */
     struct rt_mutex mu;

@@ -1,5 +1,6 @@
 #include "server/http/rest_call.h"
 #include "server/http/rest_connection.h"
+#include "server/http/rest_loop.h"
 
 #include <string.h>
 
@@ -16,6 +17,8 @@ void srv_rest_ok(struct srv_rest_request *r, const char *content_type)
 
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
 {
+    if (code == RT_CANCELLED && atomic_load(&srv_rest_call_of(r)->loop->rest->cancels))
+        code = rt_fail(&r->err, RT_UNAVAILABLE, "the server is stopping");
     /* the budget refused bytes of this response while it was written */
     if (r->refused_bytes)
         code = srv_rest_over_budget(r, r->refused_bytes, "the response");

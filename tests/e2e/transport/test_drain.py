@@ -11,6 +11,7 @@ import time
 
 import grpc
 import http2
+import small_models
 from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
@@ -270,3 +271,25 @@ class WholeTime(Case):
             self.assertGreater(time.monotonic() - start, limit - 0.1)
             self.assertLess(time.monotonic() - start, limit + 0.7 * SLOW)
             self.assertIn("1 requests were not answered in 3000 ms", server.log())
+
+    def test_runs_that_never_end_are_cancelled_at_the_limit(self):
+        small_models.write_counting(self.path("counting/1"))
+        small_models.write_queue(self.path("queue/1"), 1)
+        endless, waiting = {"inputs": 1e18}, {"inputs": 1.0, "signature_name": "take"}
+        with Server(f"--models={self.folder}", "--drain_timeout=1") as server:
+            answers = []
+            asked = [threading.Thread(target=lambda m=model, b=body: answers.append(
+                server.request(f"/v1/models/{m}:predict", json.dumps(b).encode())))
+                for model, body in (("counting", endless), ("queue", waiting)) for _ in range(2)]
+            for thread in asked:
+                thread.start()
+            wait_for(lambda: server.metric(
+                'slipway_requests_in_flight{entrypoint="REST"}') == 1 + len(asked), "the requests")
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(server.process.wait(WAIT), 0)
+            for thread in asked:
+                thread.join(WAIT)
+            self.assertNotIn("something did not end in time", server.log())
+            self.assertIn("4 requests were not answered in 1000 ms", server.log())
+            self.assertEqual({(code, json.loads(body)["error"]) for code, body in answers},
+                             {(503, "the server is stopping")})
