@@ -246,6 +246,7 @@ static bool wait_initial(struct srv_server *s, int signals, enum rt_status *stat
         got = wait_signal(signals, w.event_fd, -1);
     }
     if (got) {
+        rt_threads_raise();
         srv_manager_stop(s->manager);
         s->manager_stopped = true;
     }
@@ -378,6 +379,7 @@ static void drain(struct srv_server *s, int signals)
         srv_grpc_quiesce(s->grpc);
     srv_scheduler_hurry(s->scheduler);
     wait_for_few(s, in_flight, 0, &stop, o->drain_timeout_ms);
+    rt_threads_raise();
     int n = in_flight(s);
     if (n) {
         RT_LOG(RT_LOG_WARNING, "%d requests were not answered in %lld ms and are refused", n,

@@ -1,6 +1,8 @@
 #include "runtime/base/thread.h"
 
+#include <dirent.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -112,12 +114,29 @@ int rt_thread_id(void)
     return (int)syscall(SYS_gettid);
 }
 
+static atomic_bool raised; /* whether rt_threads_raise was called */
+
 void rt_thread_lower(int id)
 {
     enum { LOW_PRIORITY = 10 };
-    /* Without this test, a process that runs as root could raise the priority. */
-    if (getpriority(PRIO_PROCESS, (id_t)id) < LOW_PRIORITY)
+    /* Without the second test, a process that runs as root could raise the priority. */
+    if (!atomic_load(&raised) && getpriority(PRIO_PROCESS, (id_t)id) < LOW_PRIORITY)
         setpriority(PRIO_PROCESS, (id_t)id, LOW_PRIORITY);
+}
+
+void rt_threads_raise(void)
+{
+    const int normal = getpriority(PRIO_PROCESS, (id_t)getpid());
+    DIR *threads = opendir("/proc/self/task");
+
+    atomic_store(&raised, true);
+    for (struct dirent *e; threads && (e = readdir(threads));) {
+        const id_t id = (id_t)strtol(e->d_name, NULL, 10);
+        if (id && getpriority(PRIO_PROCESS, id) > normal)
+            setpriority(PRIO_PROCESS, id, normal);
+    }
+    if (threads)
+        closedir(threads);
 }
 
 void rt_thread_low_priority(void)

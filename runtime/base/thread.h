@@ -60,5 +60,9 @@ int rt_thread_id(void);
 /* Lowers the priority of another thread of the process to nice 10. Only a privileged process can
  * raise the priority again. */
 void rt_thread_lower(int id);
+/* Raises all threads of the process to the priority of the main thread, as far as the process may.
+ * From then on, no thread is lowered. Called before the main thread waits for all other threads,
+ * because a low-priority thread gets little processor time on a machine under load. */
+void rt_threads_raise(void);
 
 #endif

@@ -324,6 +324,7 @@ static void unload_everything(struct srv_manager *m)
     /* Interval between attempts to publish a map while memory is short. The server can stop only
      * after an empty map has been published. */
     const useconds_t pause_us = AGAIN_MS * 1000;
+    m->frees_itself = true;
     if (m->reload) {
         struct rt_error err = {0};
         srv_mgr_end_reload(m->reload, rt_fail(&err, RT_UNAVAILABLE, "the server is stopping"),

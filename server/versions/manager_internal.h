@@ -159,7 +159,7 @@ struct srv_manager {
      * then, the table of models may lag behind the configuration, and the published map may lag
      * behind the loaded versions. */
     int64_t again_at;
-    bool trim_pending;
+    bool trim_pending, frees_itself; /* frees_itself: frees versions on the manager's own thread */
     /* `next_count` is the time of the next count of connections. `n_accepted` is the number of
      * accepted connections at the last count, and `n_closed` the number of connections closed since
      * the last trim. */

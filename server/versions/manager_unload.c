@@ -81,13 +81,19 @@ void srv_mgr_unloader_free(struct srv_unloader *u)
 
 /* Frees the version that left the map in the grace period `g`. Requests can no longer reach this
  * version. Its model queue and metrics are freed immediately, and its memory on an unload
- * thread. */
+ * thread. While the manager stops, the memory is freed on the manager's thread instead, because an
+ * unload thread has low priority and may get no processor time on a machine under load. */
 void srv_mgr_free_later(struct srv_manager *m, struct srv_grace *g)
 {
     struct srv_unloader *u = m->unloader;
     g->entry->end_at = RT_NEVER;
     m->calls->detach(m->server, g->version);
     m->n_freeing++;
+    if (m->frees_itself) {
+        m->calls->free(g->version->loaded);
+        srv_mgr_end_unload(m, g);
+        return;
+    }
     g->next = NULL;
     rt_mutex_lock(&u->mu);
     *u->end = g;

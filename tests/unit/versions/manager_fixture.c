@@ -79,6 +79,7 @@ static enum rt_status fake_load(struct rt_model **out, const char *dir,
 static void fake_free(struct rt_model *model)
 {
     free(model);
+    pthread_getname_np(pthread_self(), fixture.freed_by, sizeof fixture.freed_by);
     atomic_fetch_add(&fixture.n_freed, 1);
 }
 

@@ -36,6 +36,7 @@ extern struct manager_fixture {
     /* Number of loads that noticed, while load_held was true, that they were cancelled. */
     atomic_int n_cancelled_loads;
     atomic_int n_loaded, n_freed;
+    char freed_by[16]; /* name of the thread of the last call to free; set before n_freed */
     atomic_int n_attached, n_detached;
     atomic_int n_events;
     char gone[64];     /* model of the last call to model_gone */

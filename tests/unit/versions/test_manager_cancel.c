@@ -110,6 +110,22 @@ static void the_end_of_the_manager_waits_for_no_load(void **state)
     srv_manager_free(fixture.server.manager);
 }
 
+/* The unload threads have low priority, so the stop must not wait for them. */
+static void a_manager_that_stops_frees_versions_on_its_own_thread(void **state)
+{
+    (void)state;
+    mf_add_version("m/1", "ok");
+    assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m")), &fixture.err);
+    assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
+    srv_manager_stop(fixture.manager);
+    assert_int_equal(atomic_load(&fixture.n_freed), 1);
+    assert_string_equal(fixture.freed_by, "manager");
+    assert_int_equal(mf_state_of("m", 1, NULL, 0), SRV_END);
+    fixture.manager = NULL;
+    mf_stop_io_loops();
+    srv_manager_free(fixture.server.manager);
+}
+
 static void
 a_model_that_is_configured_again_while_its_load_is_cancelled_is_loaded_again(void **state)
 {
@@ -139,6 +155,7 @@ int main(void)
         TEST(a_version_that_comes_back_while_its_load_is_cancelled_is_loaded_again),
         TEST(loads_that_never_end_keep_no_other_model_waiting),
         TEST(the_end_of_the_manager_waits_for_no_load),
+        TEST(a_manager_that_stops_frees_versions_on_its_own_thread),
         TEST(a_model_that_is_configured_again_while_its_load_is_cancelled_is_loaded_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
