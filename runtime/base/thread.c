@@ -1,10 +1,12 @@
 #include "runtime/base/thread.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -122,6 +124,21 @@ void rt_thread_lower(int id)
     /* Without the second test, a process that runs as root could raise the priority. */
     if (!atomic_load(&raised) && getpriority(PRIO_PROCESS, (id_t)id) < LOW_PRIORITY)
         setpriority(PRIO_PROCESS, (id_t)id, LOW_PRIORITY);
+}
+
+bool rt_thread_is_blocked(int id)
+{
+    char path[64], text[256], *name_end;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", id);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    /* the state follows the name, which is in parentheses and may contain some itself */
+    name_end = strrchr(text, ')');
+    return name_end && name_end[1] == ' ' && name_end[2] && name_end[2] != 'R';
 }
 
 void rt_threads_raise(void)

@@ -55,11 +55,14 @@ int rt_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void 
 /* Lowers the priority of the calling thread to nice 10. Called by background threads, such as those
  * that load or compile. */
 void rt_thread_low_priority(void);
-/* Returns the id of the calling thread for rt_thread_lower. */
+/* Returns the id of the calling thread for rt_thread_lower and rt_thread_is_blocked. */
 int rt_thread_id(void);
 /* Lowers the priority of another thread of the process to nice 10. Only a privileged process can
  * raise the priority again. */
 void rt_thread_lower(int id);
+/* Returns whether another thread of the process waits for something other than a processor. Returns
+ * false if the kernel does not tell. */
+bool rt_thread_is_blocked(int id);
 /* Raises all threads of the process to the priority of the main thread, as far as the process may.
  * From then on, no thread is lowered. Called before the main thread waits for all other threads,
  * because a low-priority thread gets little processor time on a machine under load. */

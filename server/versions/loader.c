@@ -16,8 +16,8 @@ enum { BASE_BYTES = 8 << 20 };
 
 /* Maximum number of stuck loads. A stuck load was stopped and does not end. */
 enum { MAX_STUCK = 256 };
-/* A load that waits for a disk uses no processor time. Its used time is therefore at least
- * 1/MAX_WAIT of the time since it began. */
+/* Used time of a load is at least 1/MAX_WAIT of the time since it began. This matters only if the
+ * kernel does not tell whether a thread is blocked. */
 enum { MAX_WAIT = 50 };
 /* Limits of the time between two calls of srv_loader_advance. RETRY_NS applies while a stopped load
  * has not ended or no thread could be started. */
@@ -31,6 +31,7 @@ struct srv_load_thread {
     struct srv_load_thread *next; /* belongs to the manager's thread */
     struct srv_loader *loader;
     pthread_t id;          /* belongs to the manager's thread */
+    int tid;               /* as rt_thread_id, or 0 before the thread runs; guarded by mu */
     struct srv_load *load; /* the current load; guarded by the loader's mu */
     /* whether the thread has ended and can be joined; guarded by the loader's mu */
     bool ended;
@@ -50,7 +51,11 @@ struct srv_loader {
     struct srv_load_queue queue; /* guarded by mu */
     int n_stopping;              /* number of stopped loads that have not ended; guarded by mu */
     int64_t reserved;            /* estimated memory of running loads in bytes; guarded by mu */
-    bool ending;                 /* whether the loader is being freed; guarded by mu */
+    /* Time of the latest call of srv_loader_advance, and whether loads waited then. Both belong to
+     * the manager's thread. */
+    int64_t observed_ns;
+    bool observes;
+    bool ending; /* whether the loader is being freed; guarded by mu */
 };
 
 int64_t srv_loader_estimate(int64_t weight_bytes)
@@ -385,6 +390,7 @@ static struct srv_load *begin_locked(struct srv_loader *l, struct srv_load_threa
         load->thread = t;
         load->begun_ns = rt_now_ns();
         load->begun_cpu_ns = cpu_ns;
+        load->blocked_ns = 0;
     }
     return load;
 }
@@ -416,6 +422,7 @@ static void *load_thread(void *arg)
     struct srv_loader *l = t->loader;
     rt_thread_low_priority();
     rt_mutex_lock(&l->mu);
+    t->tid = rt_thread_id();
     while (t->load) {
         struct srv_load *load = t->load;
         rt_mutex_unlock(&l->mu);
@@ -480,15 +487,39 @@ static int64_t cpu_ns_of(pthread_t thread)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+/* Adds to blocked_ns the time since the previous observation if the load's thread is blocked now,
+ * for example in a dequeue of its init op. The mean error of many observations is 0. */
+static void observe_locked(const struct srv_loader *l, struct srv_load *load, int64_t now_ns)
+    RT_REQUIRES(l->mu)
+{
+    const int64_t since = l->observed_ns > load->begun_ns ? l->observed_ns : load->begun_ns;
+
+    if (l->observes && now_ns > since && load->thread->tid &&
+        rt_thread_is_blocked(load->thread->tid))
+        load->blocked_ns += now_ns - since;
+}
+
 static void measure_locked(struct srv_loader *l, int64_t now_ns) RT_REQUIRES(l->mu)
 {
     for (int i = 0; i < SRV_LOAD_LEVELS; i++)
         for (struct srv_queued_load *q = l->queue.levels[i].running; q; q = q->next) {
-            const struct srv_load *load = (const struct srv_load *)q;
+            struct srv_load *load = (struct srv_load *)q;
+            observe_locked(l, load, now_ns);
             const int64_t cpu_ns = cpu_ns_of(load->thread->id) - load->begun_cpu_ns;
             const int64_t least_ns = (now_ns - load->begun_ns) / MAX_WAIT;
-            q->used_ns = cpu_ns > least_ns ? cpu_ns : least_ns;
+            q->used_ns = cpu_ns + load->blocked_ns;
+            if (q->used_ns < least_ns)
+                q->used_ns = least_ns;
         }
+    l->observed_ns = now_ns;
+}
+
+static bool has_waiting_locked(const struct srv_loader *l) RT_REQUIRES(l->mu)
+{
+    for (int i = 0; i < SRV_LOAD_LEVELS; i++)
+        if (l->queue.levels[i].first)
+            return true;
+    return false;
 }
 
 static void stop_locked(struct srv_loader *l, struct srv_load *load) RT_REQUIRES(l->mu)
@@ -514,6 +545,7 @@ int64_t srv_loader_advance(struct srv_loader *l, int64_t now_ns)
         stop_locked(l, (struct srv_load *)stopped);
     }
     const bool retries = !start_threads_locked(l) || l->n_stopping;
+    l->observes = has_waiting_locked(l);
     const int64_t left_ns = srv_load_queue_least_left_ns(&l->queue);
     rt_mutex_unlock(&l->mu);
     if (left_ns > INT64_MAX / 2)

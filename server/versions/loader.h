@@ -4,7 +4,8 @@
  * load, validate and free a version are in a table, so that tests need no models.
  *
  * load_queue.h decides which load begins next, and which one must make way for others. The used
- * time of a load is the processor time of its thread, but at least 1/50 of the time since it began.
+ * time of a load is the processor time of its thread, and the time for which the thread was blocked
+ * while other loads waited. Time for which the thread waited for a processor does not count.
  * A load that makes way is stopped and begins again later. The manager and the users do not notice
  * the interruption. The stopped load loses its slot at once. The load still occupies its thread
  * until it ends. A load may take long to end if a disk hangs.
@@ -89,6 +90,7 @@ struct srv_load {
     /* Monotonic time, and processor time of the thread, at which the load last began. Guarded by
      * the loader's lock. */
     int64_t begun_ns, begun_cpu_ns;
+    int64_t blocked_ns; /* see loader.c; guarded by the loader's lock */
     enum rt_status status;
     struct rt_error err;
     bool changed; /* whether `status` is RT_ABORTED because the files changed during the load */

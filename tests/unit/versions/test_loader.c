@@ -237,6 +237,21 @@ static void a_load_makes_way_only_after_its_slice(void **state)
     wait_for(&n_begun, 2);
 }
 
+/* Each blocked load makes way after 20 ms, although it uses no processor time. If only 1/50 of its
+ * time counted, "b" would begin after N_MANY seconds. */
+static void blocked_loads_make_way_after_their_slices(void **state)
+{
+    (void)state;
+    begin(1);
+    for (int i = 0; i < N_MANY; i++)
+        submit("a", &many[i]);
+    submit("b", &b);
+    const int64_t begin_ns = rt_now_ns();
+    for (; !atomic_load(&n_begun_of['b']); usleep(WAIT_US))
+        srv_loader_advance(loader, rt_now_ns());
+    assert_true(rt_now_ns() - begin_ns < N_MANY * INT64_C(1000000000) / 2);
+}
+
 static void a_load_that_waits_ends_as_soon_as_it_is_cancelled(void **state)
 {
     (void)state;
@@ -283,6 +298,7 @@ int main(void)
         TEST(loads_that_never_end_keep_no_other_waiting),
         TEST(a_stopped_load_begins_again),
         TEST(a_load_makes_way_only_after_its_slice),
+        TEST(blocked_loads_make_way_after_their_slices),
         TEST(a_load_that_waits_ends_as_soon_as_it_is_cancelled),
         TEST(a_load_that_runs_ends_when_it_is_cancelled),
         TEST(a_load_that_cannot_be_checked_says_why),
