@@ -85,7 +85,7 @@ static void alpha_configure(struct decoder *d, int color, int depth)
 }
 
 /* Sets the transformations from the file's format to the output's. The weights of red and green in
- * a gray sample are those of TensorFlow. A missing alpha channel has the same value as in
+ * a gray sample are those of TensorFlow. A missing alpha channel is set to the same value as in
  * TensorFlow. */
 static void transforms_configure(struct decoder *d)
 {

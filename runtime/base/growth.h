@@ -1,7 +1,7 @@
 /*
  * Limits on the memory of data that is decoded from untrusted bytes. A limit is a fixed number of
  * bytes plus a multiple of the input's size. Every reader of a model or a message has such a limit,
- * so that the memory cost of a file is bounded by its size. Threads: any; this function is pure.
+ * so that the memory cost of a file is bounded by its size. Threads: any.
  */
 #ifndef RT_BASE_GROWTH_H
 #define RT_BASE_GROWTH_H

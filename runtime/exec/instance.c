@@ -1,7 +1,7 @@
 /*
- * The execution instances of a context. Binding an instance fills in all tensors and structs
- * rt_run, so that a simple step needs only one call. During a run, only the values in slots
- * (RT_ARG_SLOT) change owner.
+ * The execution instances of a context. Binding an instance fills in all of its
+ * tensors and its rt_run structs, so that a simple step needs only one call. During a run, only the
+ * values in slots (RT_ARG_SLOT) change owner.
  */
 #include <stdlib.h>
 #include <string.h>

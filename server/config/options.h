@@ -107,7 +107,7 @@ struct srv_options {
     const char *precision;      /* precision of the computation, "float32" or "bf16" */
     const char *gpus;           /* GPUs to use (runtime/core/device.h), "none" by default */
     int64_t gpu_slots;          /* number of streams of each GPU */
-    double gpu_memory_fraction; /* usable part of each GPU's memory, or 0 for all */
+    double gpu_memory_fraction; /* usable fraction of each GPU's memory, or 0 for all of it */
     const char *gpu_precision;  /* precision on GPUs, "tf32" or "float32" */
     const char *gpu_on_fault;   /* reaction to the failure of a GPU, "exit" or "stop" */
     /* minimum time in milliseconds after which a run on a GPU counts as hanging, or 0 for never */

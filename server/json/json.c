@@ -210,7 +210,7 @@ int64_t srv_json_count(struct srv_json v)
     const unsigned char *at = srv_json_first(v), *stop;
     struct srv_json value;
     struct rt_span key;
-    /* A list of plain values, the common case, has one more element than commas. */
+    /* A list of plain values, the common case, has one more element than it has commas. */
     if (*v.p == '[' && at < v.end && *at != '[' && *at != '{' && *at != '"' && *at != ']' &&
         (stop = memchr(at, ']', (size_t)(v.end - at))) != NULL) {
         size_t length = (size_t)(stop - at);

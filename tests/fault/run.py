@@ -138,7 +138,7 @@ class Campaign:
     # ---- which faults ----
 
     def targets(self, calls, found):
-        """Returns (description, arguments of arm) for each planned fault. The first faults are in distinct functions.
+        """Returns (description, arguments of `arm`) for each planned fault. The first faults are in distinct functions.
         Additional faults in the same functions follow."""
         once, later, seen = [], [], set()
         found = [f for f in found if f[0] in self.kinds and f[1] not in self.known]

@@ -65,7 +65,7 @@ enum cuda_attribute {
 };
 
 enum {
-    CUDA_MODE_PROHIBITED = 2,     /* CUDA_ATTRIBUTE_COMPUTE_MODE: no process may use the device */
+    CUDA_MODE_PROHIBITED = 2,     /* the value of COMPUTE_MODE if no process may use the device */
     CUDA_STREAM_NON_BLOCKING = 1, /* the stream does not synchronise with the default stream */
     /* While a stream is captured, other threads may call functions that a capture forbids. */
     CUDA_CAPTURE_THREAD_LOCAL = 1,

@@ -1,4 +1,4 @@
-"""Specifies tables without a name. Each run has its own table, which lives as long as its handle."""
+"""Test cases for tables without a name. Each run has its own table, which lives as long as its handle."""
 
 from spec import *
 

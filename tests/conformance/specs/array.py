@@ -1,4 +1,4 @@
-"""Specifies shapes, slices, gathers and similar ops, which move elements without computing new values."""
+"""Test cases for shapes, slices, gathers and similar ops, which move elements without computing new values."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies LSTM and GRU blocks and their gradients."""
+"""Test cases for LSTM and GRU blocks and their gradients."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies staging areas with keys, and conditional accumulators, by means of graphs that run several times in one session.
+"""Test cases for staging areas with keys, and conditional accumulators, by means of graphs that run several times in one session.
 All steps can run immediately. tests/e2e/test_queues.py tests steps that wait."""
 
 import itertools

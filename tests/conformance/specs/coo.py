@@ -1,4 +1,4 @@
-"""Specifies ops on sparse tensors in coordinate format: merging, slicing, concatenation, splitting and reductions."""
+"""Test cases for ops on sparse tensors in coordinate format: merging, slicing, concatenation, splitting and reductions."""
 
 from spec import *
 

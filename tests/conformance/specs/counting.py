@@ -1,4 +1,4 @@
-"""Specifies ops that count values. The results are dense bins, sparse counts, or a histogram."""
+"""Test cases for ops that count values. The results are dense bins, sparse counts, or a histogram."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies connectionist temporal classification, namely both decoders and the loss."""
+"""Test cases for connectionist temporal classification, namely both decoders and the loss."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies the ops that decode and encode raw numbers, compressed strings, CSV records and tensors."""
+"""Test cases for ops that decode and encode raw numbers, compressed strings, CSV records and tensors."""
 
 import gzip
 import zlib

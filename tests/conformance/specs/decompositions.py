@@ -1,4 +1,4 @@
-"""Specifies decompositions of matrices (kernels/linalg). If signs or bases are not unique, the product of the factors,
+"""Test cases for decompositions of matrices (kernels/linalg). If signs or bases are not unique, the product of the factors,
 their orthogonality and the order of the values are compared."""
 
 from spec import *

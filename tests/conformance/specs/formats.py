@@ -1,4 +1,4 @@
-"""Specifies ops on diagonals and data formats, ops that change rows in place, and a few small ops such as GuaranteeConst
+"""Test cases for ops on diagonals and data formats, ops that change rows in place, and a few small ops such as GuaranteeConst
 and Timestamp."""
 
 from spec import *

@@ -1,4 +1,4 @@
-"""Specifies gradients of activations and of other functions (kernels/nn)."""
+"""Test cases for gradients of activations and of other functions (kernels/nn)."""
 
 from spec import *
 

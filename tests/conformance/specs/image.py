@@ -1,4 +1,4 @@
-"""Specifies the ops on images (kernels/image), except Resize* and CropAndResize, which are in nn.py."""
+"""Test cases for ops on images (kernels/image), except Resize* and CropAndResize, which are in nn.py."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Specifies gradients of poolings, batch normalisation and convolutions (kernels/nn, kernels/conv)."""
+"""Test cases for gradients of poolings, batch normalisation and convolutions (kernels/nn, kernels/conv)."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies matrix multiplication and factorisations (kernels/matmul, kernels/linalg)."""
+"""Test cases for matrix multiplication and factorisations (kernels/matmul, kernels/linalg)."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies element-wise ops (kernels/math)."""
+"""Test cases for element-wise ops (kernels/math)."""
 
 from spec import *
 

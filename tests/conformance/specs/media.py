@@ -1,4 +1,4 @@
-"""Specifies the ops that decode and encode images and sound. The files come from the corpora of the fuzz targets."""
+"""Test cases for ops that decode and encode images and sound. The files come from the corpora of the fuzz targets."""
 
 import pathlib
 import struct

@@ -1,4 +1,4 @@
-"""Specifies scatters, partitions, rolls, space-to-batch, bounds, counts and diagonals."""
+"""Test cases for scatters, partitions, rolls, space-to-batch, bounds, counts and diagonals."""
 
 from spec import *
 

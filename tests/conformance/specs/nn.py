@@ -1,4 +1,4 @@
-"""Specifies convolution, pooling, normalisation, losses and images (kernels/conv, kernels/nn, kernels/image)."""
+"""Test cases for convolution, pooling, normalisation, losses and images (kernels/conv, kernels/nn, kernels/image)."""
 
 from spec import *
 

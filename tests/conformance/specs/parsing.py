@@ -1,4 +1,4 @@
-"""Specifies the parsing of serialized Examples and SequenceExamples, with TensorFlow's error messages."""
+"""Test cases for parsing of serialized Examples and SequenceExamples, with TensorFlow's error messages."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Specifies quantisation (kernels/quant), namely rounding of floats to values that quantised integers represent,
+"""Test cases for quantisation (kernels/quant), namely rounding of floats to values that quantised integers represent,
 conversions, and arithmetic on quantised types."""
 
 import itertools

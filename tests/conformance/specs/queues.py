@@ -1,4 +1,4 @@
-"""Specifies queues with graphs that run several times in one session. No step waits, because a model of the queue
+"""Test cases for queues with graphs that run several times in one session. No step waits, because a model of the queue
 chooses steps that can run immediately. tests/e2e/test_queues.py and unit tests cover steps that wait."""
 
 import itertools

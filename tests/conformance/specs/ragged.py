@@ -1,4 +1,4 @@
-"""Specifies ops on ragged tensors, namely ranges and gathers by row splits."""
+"""Test cases for ops on ragged tensors, namely ranges and gathers by row splits."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies random ops. With the same seeds, their numbers must equal TensorFlow's, bit for bit unless a function of
+"""Test cases for random ops. With the same seeds, their numbers must equal TensorFlow's, bit for bit unless a function of
 the C library is involved."""
 
 from spec import *

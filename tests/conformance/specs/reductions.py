@@ -1,4 +1,4 @@
-"""Specifies sums, extremes and similar reductions over axes and segments, and softmax (kernels/math, kernels/nn)."""
+"""Test cases for sums, extremes and similar reductions over axes and segments, and softmax (kernels/math, kernels/nn)."""
 
 from spec import *
 

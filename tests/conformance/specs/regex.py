@@ -1,4 +1,4 @@
-"""Specifies regular expressions. RE2 is the library on both sides, so results must be equal."""
+"""Test cases for regular expressions. RE2 is the library on both sides, so results must be equal."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies the ops of k-means clustering, and the candidate samplers whose results follow from their seeds."""
+"""Test cases for ops of k-means clustering, and the candidate samplers whose results follow from their seeds."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies ops on sets. The last dimension contains the elements of a set, and the other dimensions select the set."""
+"""Test cases for ops on sets. The last dimension contains the elements of a set, and the other dimensions select the set."""
 
 from spec import *
 

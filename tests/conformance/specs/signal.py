@@ -1,4 +1,4 @@
-"""Specifies Fourier transforms (kernels/signal)."""
+"""Test cases for Fourier transforms (kernels/signal)."""
 
 from spec import *
 

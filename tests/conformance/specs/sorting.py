@@ -1,4 +1,4 @@
-"""Specifies ops that find the largest elements, distinct elements, and elements missing from a list."""
+"""Test cases for ops that find the largest elements, distinct elements, and elements missing from a list."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies sparse tensors (conversion to dense, reshaping, filling, crossing) and embedding bags."""
+"""Test cases for sparse tensors (conversion to dense, reshaping, filling, crossing) and embedding bags."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies the gradients of ops on sparse tensors in coordinate format and of embedding bags."""
+"""Test cases for gradients of ops on sparse tensors in coordinate format and of embedding bags."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies special functions: Bessel functions, integrals, incomplete gamma and beta functions, zeta."""
+"""Test cases for special functions: Bessel functions, integrals, incomplete gamma and beta functions, zeta."""
 
 from spec import *
 

@@ -1,4 +1,4 @@
-"""Specifies ops on variables and checkpoints (kernels/state, kernels/io)."""
+"""Test cases for ops on variables and checkpoints (kernels/state, kernels/io)."""
 
 import itertools
 import os

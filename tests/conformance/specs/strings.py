@@ -1,4 +1,4 @@
-"""Specifies string ops, such as lengths, case, substrings, joins, hashes, numbers and Base64."""
+"""Test cases for string ops, such as lengths, case, substrings, joins, hashes, numbers and Base64."""
 
 from spec import *
 

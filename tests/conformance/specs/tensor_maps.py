@@ -1,4 +1,4 @@
-"""Specifies tensor maps, whose variants pass from node to node of a run. The order of a map's keys is not
+"""Test cases for tensor maps, whose variants pass from node to node of a run. The order of a map's keys is not
 specified. Cases with many keys therefore compare the sum of the keys, or no keys if the keys are floats or strings."""
 
 from spec import *

@@ -1,4 +1,4 @@
-"""Specifies the ops that update variables as optimisers do (kernels/training)."""
+"""Test cases for ops that update variables as optimisers do (kernels/training)."""
 
 import itertools
 import pathlib

@@ -1,4 +1,4 @@
-"""Specifies the ops that decode, encode and transcode Unicode, and that find the scripts of characters."""
+"""Test cases for ops that decode, encode and transcode Unicode, and that find the scripts of characters."""
 
 from spec import *
 

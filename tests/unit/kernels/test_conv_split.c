@@ -174,8 +174,8 @@ static void a_large_convolution_is_interruptible(void **state)
     assert_true(kn_conv_split_is_interruptible(&large));
 }
 
-/* Padding as high as the image would leave executions without input, so the rows are not split, and
- * one execution computes all of the image. */
+/* If the padding is as high as the image, a split of the rows would leave some executions without
+ * input. The rows are then not split, and one execution computes the whole image. */
 static void padding_as_high_as_a_large_image_is_not_interruptible(void **state)
 {
     const struct kn_conv_shape high = with_padding(shape(1, 1024, 64, 64, 3, 1, 1), 1024, 1024),
