@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -24,6 +25,7 @@ FUZZ_OPS_CASES = 40000
 # min, and those of kind `value`, which take about 3 min.
 BOUNDS_S = 40
 THREADS = re.compile(r"^\[ THREADS  \] \d+$", flags=re.M)  # matches the line that tests/support/threads.c prints
+DISK_GB = 6  # disk space that `./run test` needs
 NOT_RUN = 77  # exit status of a program that cannot run on this machine
 START = time.monotonic()
 # End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so more files than cores run at a
@@ -353,6 +355,9 @@ def main():
         fuzz(tally, args.seconds or 60, args.names)
     else:
         threaded = {}
+        free = shutil.disk_usage(ROOT).free / 1e9
+        if free < DISK_GB and not args.quick:
+            say(f"warning: {free:.1f} GB of disk space are free, and all builds need up to {DISK_GB} GB")
         if build(tally, "release"):
             threaded = unit(tally, "release")
             ops(tally, "release", [*(("texts.py", [f"--part={k + 1}/{CORES}"]) for k in range(CORES)),
