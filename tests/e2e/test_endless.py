@@ -133,6 +133,7 @@ class Endless(GrpcCase):
     def test_the_requests_of_a_removed_version_end_after_the_default_deadline(self):
         server = self.serve_endless("--default_deadline_seconds=2")
         call, queued = self.begin(server, timeout=1000 * WAIT), self.begin(server, 1000 * WAIT)
+        wait_for(lambda: server.metric("slipway_jobs") == 2, "both requests")
         shutil.rmtree(self.path("models/endless"))
         wait_for(lambda: server.state("endless", 1) == "UNLOADING", "the unload")
         self.ends(call, CODE.UNAVAILABLE, "the version was unloaded")
