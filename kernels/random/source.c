@@ -12,6 +12,8 @@ enum rt_status kn_read_shape(const struct rt_tensor *t, struct rt_shape *out, st
     if (t->rank != 1)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "shape must be a vector of {int32,int64}, got shape %s", KN_TEXT(t));
+    if (kn_dtype(t) != RT_I32 && kn_dtype(t) != RT_I64)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "shape must be a vector of {int32,int64}.");
     if (t->dim[0] > RT_MAX_RANK)
         return rt_fail(err, RT_UNIMPLEMENTED, "rank %lld is above %d", (long long)t->dim[0],
                        RT_MAX_RANK);

@@ -116,6 +116,9 @@ STATES = [([1, 2, 3], "int64"), ([-1, -1, 77], "int64"), ([-100, 5, -3], "int64"
 BAD_STATES = [([1, 2], "int64"), ([[1, 2, 3]], "int64"), (4, "int64"), ([1.0, 2.0, 3.0], "float32"), ([1, 2, 3], "int32")]
 
 
+OTHER_SHAPES = ("int16", "uint16", "uint64", "float32", "bool")  # types that the ops allow for a shape and their kernels refuse
+
+
 @spec("StatefulUniform", "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulUniformFullInt", "StatefulUniformInt", ulps=1)
 def stateful(g, op):
     def case(shape, t, bounds, state, dtype, alg=1):
@@ -169,6 +172,8 @@ def fresh(case, theirs, ours):
 def non_deterministic(g, op):
     for shape, t, _ in arguments(g, op):
         yield Case(shape, dtype=t, check=fresh if shape.ndim == 1 and np.all(shape >= 0) else None)
+    for other in OTHER_SHAPES:
+        yield Case(np.ones(1, other), dtype="int32", texts=True)
 
 
 @spec("RandomShuffle", "StatelessShuffle")
