@@ -44,7 +44,8 @@ static enum rt_status read_uniform(struct rt_run *r, int k, const char *prefix,
     *u = (struct uniform){.scale = scale->data, .zero = zero->data, .n = 1, .inner = 1};
     if (axis < -1 || axis >= t->rank)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "quantization_axis must be -1 or within [0, %d)", t->rank);
+                       "quantization_axis must be -1 or in range [0, input.rank), but given %lld",
+                       (long long)axis);
     if (scale->rank != zero->rank || rt_tensor_count(scale) != rt_tensor_count(zero))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "scales and zero_points shape must be same, but given scales shape %s and "
@@ -87,6 +88,22 @@ static enum rt_status read_range(struct rt_run *r, const char *prefix, struct un
     return RT_OK;
 }
 
+/* Fails unless all scales of input k are positive. `which` is part of TensorFlow's message. */
+static enum rt_status check_scales(struct rt_run *r, int k, const char *which)
+{
+    const float *scale = r->in[k].data;
+    const int64_t n = rt_tensor_count(&r->in[k]);
+
+    for (int64_t i = 0; i < n; i++) {
+        if (!(scale[i] > 0))
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s scales elements must be all positive.",
+                           which);
+        if (rt_run_spend(r, &r->left, 1))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
 static void put(const struct rt_tensor *t, int64_t i, int64_t v)
 {
     if (t->dtype == RT_QI32)
@@ -105,6 +122,13 @@ static int64_t clamp(const struct uniform *u, int64_t v)
 static int32_t to_int(float x)
 {
     return (int32_t)(x >= -0x1p31f && x < 0x1p31f ? x : -0x1p31f);
+}
+
+/* Returns element i after a conversion to float and back, as in TensorFlow. Integers of more than
+ * 24 bits are rounded, and the largest qint32 becomes the smallest. */
+static int32_t rounded_at(const struct rt_tensor *t, int64_t i)
+{
+    return to_int((float)kn_q_at(t, i));
 }
 
 /* ---- floats to integers and back ---- */
@@ -134,15 +158,11 @@ static enum rt_status dequantize_run(struct rt_run *r)
     const int64_t n = rt_tensor_count(&r->in[0]);
     struct uniform u;
 
-    if (read_uniform(r, 1, "", &r->in[0], &u))
+    if (read_uniform(r, 1, "", &r->in[0], &u) || check_scales(r, 1, "rhs"))
         return r->err->code;
-    for (int64_t i = 0; i < rt_tensor_count(&r->in[1]); i++)
-        if (!(u.scale[i] > 0))
-            return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                           "rhs scales elements must be all positive.");
     for (int64_t i = 0; i < n; i++) {
         const int64_t s = slice_of(&u, i);
-        const uint32_t q = (uint32_t)kn_q_at(&r->in[0], i) - (uint32_t)u.zero[s];
+        const uint32_t q = (uint32_t)rounded_at(&r->in[0], i) - (uint32_t)u.zero[s];
         y[i] = (float)(int32_t)q * u.scale[s];
         if (rt_run_spend(r, &r->left, 4))
             return r->err->code;
@@ -158,11 +178,10 @@ struct factor {
     int shift;
 };
 
+/* Returns the factor of a positive, finite number. */
 static struct factor factor_of(double v)
 {
     struct factor f = {0, 0};
-    if (!(v > 0) || isinf(v)) /* the factor is not a positive, finite number */
-        return f;
     const double fraction = frexp(v, &f.shift);
 
     f.m = (int64_t)round(fraction * 0x1p31);
@@ -177,12 +196,51 @@ static struct factor factor_of(double v)
     return f;
 }
 
-/* Multiplies by the factor, and rounds ties up. */
-static int64_t scaled(const struct factor *f, int64_t q)
+/* Multiplies by the factor, rounds ties up, and clamps the product to the range of int32. */
+static int32_t scaled(const struct factor *f, int32_t q)
 {
     const int shift = 31 - f->shift;
+    const int64_t v = (q * f->m + (INT64_C(1) << (shift - 1))) >> shift;
 
-    return (int64_t)((uint64_t)(q * f->m) + (UINT64_C(1) << (shift - 1))) >> shift;
+    return (int32_t)(v < INT32_MIN ? INT32_MIN : v > INT32_MAX ? INT32_MAX : v);
+}
+
+/* Returns the quotient of the scales of two slices. */
+static double quotient(const struct uniform *from, int64_t a, const struct uniform *to, int64_t b)
+{
+    return (double)from->scale[a] / (double)to->scale[b];
+}
+
+static enum rt_status check_axes(struct rt_run *r)
+{
+    const int64_t in = attr(r->node, "input_", "quantization_axis");
+    const int64_t out = attr(r->node, "output_", "quantization_axis");
+
+    if (in >= 0 && out >= 0 && in != out)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "If input and output is both per-axis quantized, the quantization axis must "
+                       "be same.");
+    return RT_OK;
+}
+
+static enum rt_status check_factors(struct rt_run *r, const struct uniform *from,
+                                    const struct uniform *to)
+{
+    const bool is_each = r->in[1].rank == 1, is_each_out = r->in[3].rank == 1;
+    const int64_t n = is_each ? from->n : to->n;
+
+    if (check_scales(r, 1, "input/output") || check_scales(r, 3, "input/output"))
+        return r->err->code;
+    for (int64_t i = 0; i < n; i++) {
+        const double v = quotient(from, is_each ? i : 0, to, is_each_out ? i : 0);
+        if (!(v > 0) || isinf(v))
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "double_multiplier must be a poisitive finite number. Given %g",
+                           isnan(v) ? (double)NAN : v);
+        if (rt_run_spend(r, &r->left, 1))
+            return r->err->code;
+    }
+    return RT_OK;
 }
 
 static enum rt_status requantize_run(struct rt_run *r)
@@ -190,13 +248,14 @@ static enum rt_status requantize_run(struct rt_run *r)
     const int64_t n = rt_tensor_count(&r->in[0]);
     struct uniform from, to;
 
-    if (read_uniform(r, 1, "input_", &r->in[0], &from) ||
-        read_uniform(r, 3, "output_", &r->in[0], &to) || read_range(r, "output_", &to))
+    if (check_axes(r) || read_uniform(r, 1, "input_", &r->in[0], &from) ||
+        read_uniform(r, 3, "output_", &r->in[0], &to) || read_range(r, "output_", &to) ||
+        check_factors(r, &from, &to))
         return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         const int64_t a = slice_of(&from, i), b = slice_of(&to, i);
-        const struct factor f = factor_of((double)(from.scale[a] / to.scale[b]));
-        const int32_t q = (int32_t)((uint32_t)kn_q_at(&r->in[0], i) - (uint32_t)from.zero[a]);
+        const struct factor f = factor_of(quotient(&from, a, &to, b));
+        const int32_t q = (int32_t)((uint32_t)rounded_at(&r->in[0], i) - (uint32_t)from.zero[a]);
         put(&r->out[0], i, clamp(&to, (int32_t)((uint32_t)scaled(&f, q) + (uint32_t)to.zero[b])));
         if (rt_run_spend(r, &r->left, 20))
             return r->err->code;
