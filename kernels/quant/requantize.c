@@ -51,9 +51,16 @@ struct fixed {
     int64_t scale, offset;
 };
 
+/* Returns INT64_MIN if x is not in the range of int64, as the processor does for TensorFlow. */
 static int64_t to_i64(double x)
 {
-    return (int64_t)(x >= -0x1p62 && x < 0x1p62 ? x : -0x1p62);
+    return (int64_t)(x >= -0x1p63 && x < 0x1p63 ? x : -0x1p63);
+}
+
+/* Adds with wraparound. */
+static int64_t sum_of(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
 static struct fixed fixed_of(struct kn_q_range from, struct kn_q_range to)
@@ -66,9 +73,9 @@ static struct fixed fixed_of(struct kn_q_range from, struct kn_q_range to)
 
     if (out == 0)
         return (struct fixed){0, in_offset};
+    const int64_t out_offset = to_i64(round((double)to.min * 255.0 * one / (double)out));
     return (struct fixed){.scale = to_i64(255.0 * one * (double)width / (double)out),
-                          .offset = in_offset -
-                                    to_i64(round((double)to.min * 255.0 * one / (double)out))};
+                          .offset = sum_of(in_offset, (int64_t) - (uint64_t)out_offset)};
 }
 
 static uint8_t fixed_value(const struct fixed *f, int32_t q)
@@ -76,9 +83,17 @@ static uint8_t fixed_value(const struct fixed *f, int32_t q)
     /* TensorFlow rounds the integer to a float first. The product may wrap around, as in
      * TensorFlow, if the range of the output is tiny. */
     const int64_t product = (int64_t)((uint64_t)(int64_t)(float)q * (uint64_t)f->scale) >> 32;
-    const int64_t v = (product + f->offset + (1 << 15)) >> 16;
+    const int64_t v = sum_of(sum_of(product, f->offset), 1 << 15) >> 16;
 
     return (uint8_t)(v < 0 ? 0 : v > UINT8_MAX ? UINT8_MAX : v);
+}
+
+/* Converts a qint32 to qint8 through a float. NaN becomes 0, as in this kernel of TensorFlow. */
+static uint8_t float_value(const struct kn_q_decode *d, const struct kn_q_encode *e, int32_t q)
+{
+    const float x = kn_q_to_float(d, q);
+
+    return isnan(x * e->scale - e->shift) ? 0 : (uint8_t)(int32_t)kn_q_from_float(e, x);
 }
 
 /* Converts qint32 input 0 from range `from` to the type of output 0 in range `to`. */
@@ -95,8 +110,7 @@ static enum rt_status convert(struct rt_run *r, struct kn_q_range from, struct k
     for (int64_t i = 0, m; i < n; i += m) {
         m = kn_min_i64(n - i, CHUNK);
         for (int64_t k = i; k < i + m; k++)
-            y[k] = is_signed ? (uint8_t)(int32_t)kn_q_from_float(&e, kn_q_to_float(&d, x[k]))
-                             : fixed_value(&f, x[k]);
+            y[k] = is_signed ? float_value(&d, &e, x[k]) : fixed_value(&f, x[k]);
         if (rt_run_spend(r, &r->left, 6 * m))
             return r->err->code;
     }
@@ -176,31 +190,46 @@ static void channels_of(const struct rt_run *r, int64_t *depth, int64_t *n)
     *n = *depth ? rt_tensor_count(t) / *depth : 0;
 }
 
-/* Returns the larger of the absolute values of a channel's bounds. */
+/* Returns the larger of the absolute values of a range's bounds, or NaN if `min` is NaN. */
+static float range_bound(float min, float max)
+{
+    return fabsf(min) < fabsf(max) ? fabsf(max) : fabsf(min);
+}
+
 static float channel_bound(const struct rt_run *r, int64_t channel)
 {
     const int64_t at = rt_tensor_count(&r->in[1]) == 1 ? 0 : channel;
-    const float a = fabsf(((const float *)r->in[1].data)[at]);
-    const float b = fabsf(((const float *)r->in[2].data)[at]);
 
-    return a > b ? a : b;
+    return range_bound(((const float *)r->in[1].data)[at], ((const float *)r->in[2].data)[at]);
 }
 
 static enum rt_status check_channel_range(struct rt_run *r)
 {
-    const int64_t mins = rt_tensor_count(&r->in[1]), maxes = rt_tensor_count(&r->in[2]);
+    static const char *const names[] = {"input_min", "input_max"};
+    const int64_t depth = rt_tensor_count(&r->in[2]);
 
+    /* TensorFlow compares the first dimension of each bound, so it also refuses a scalar. */
+    for (int k = 0; k < 2; k++) {
+        const int64_t n = r->in[1 + k].rank > 0 ? r->in[1 + k].dim[0] : 0;
+        if (n != depth)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "%s has incorrect size, expected %lld was %lld", names[k],
+                           (long long)depth, (long long)n);
+    }
+    if (rt_tensor_count(&r->in[1]) != depth)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "input_min must have the same number of elements as input_max, got %lld and "
+                       "%lld",
+                       (long long)rt_tensor_count(&r->in[1]), (long long)depth);
+    if (rt_tensor_count(&r->in[0]) == 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "input must not be empty");
     if (r->in[0].rank != 4)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "input must be in NHWC format");
-    if (maxes != mins)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "input_min has incorrect size, expected %lld was %lld", (long long)maxes,
-                       (long long)mins);
-    if (mins != r->in[0].dim[3])
+    if (depth != r->in[0].dim[3])
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "input must have same number of channels as length of input_min: %lld vs "
                        "%lld",
-                       (long long)r->in[0].dim[3], (long long)mins);
+                       (long long)r->in[0].dim[3], (long long)depth);
     return RT_OK;
 }
 
@@ -229,7 +258,7 @@ static enum rt_status channel_range_run(struct rt_run *r)
          * ignores a channel that contains the smallest or largest qint32. */
         if (!n || largest >= 0x1p31F)
             continue;
-        const float value = channel_bound(r, c) / 0x1p31F * largest;
+        const float value = channel_bound(r, c) * largest / 0x1p31F;
         top = value > top ? value : top;
     }
     top = top > clip ? clip : top;
@@ -238,7 +267,7 @@ static enum rt_status channel_range_run(struct rt_run *r)
     return RT_OK;
 }
 
-static enum rt_status check_requantize_channels(struct rt_run *r, struct kn_q_range to)
+static enum rt_status check_requantize_channels(struct rt_run *r)
 {
     const int64_t mins = rt_tensor_count(&r->in[1]), maxes = rt_tensor_count(&r->in[2]);
 
@@ -249,15 +278,19 @@ static enum rt_status check_requantize_channels(struct rt_run *r, struct kn_q_ra
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "input_max has incorrect size, expected %lld was %lld", (long long)mins,
                        (long long)maxes);
+    for (int k = 3; k < 5; k++)
+        if (rt_tensor_count(&r->in[k]) != 1)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "requested_output_%s must be a scalar",
+                           k == 3 ? "min" : "max");
     /* TensorFlow's kernel reads beyond the end of bounds that have too few elements. */
-    if (mins != 1 && mins != r->in[0].dim[3])
+    if (mins != 1 && (mins == 0 || mins < r->in[0].dim[3]))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "input_min has incorrect size, expected %lld was %lld",
                        (long long)r->in[0].dim[3], (long long)mins);
-    if (r->out[0].dtype == RT_QI8 && !(to.min < 0))
+    if (r->out[0].dtype == RT_QI8 && !(kn_q_float(r, 3) < 0))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "If out_type is QINT8, requested_output_max must be non negative, got %g",
-                       (double)to.min);
+                       (double)kn_q_float(r, 3));
     return RT_OK;
 }
 
@@ -267,12 +300,10 @@ static enum rt_status requantize_channels_run(struct rt_run *r)
     const float factor = is_signed ? 127 : 255, low = is_signed ? -128 : 0;
     int64_t depth, n;
 
-    if (kn_q_scalar(r, 3, "requested_output_min") || kn_q_scalar(r, 4, "requested_output_max"))
+    if (check_requantize_channels(r))
         return r->err->code;
     const struct kn_q_range to = kn_q_range_of(r, 3, 4);
-    const float largest = fabsf(to.min) > fabsf(to.max) ? fabsf(to.min) : fabsf(to.max);
-    if (check_requantize_channels(r, to))
-        return r->err->code;
+    const float largest = range_bound(to.min, to.max);
     channels_of(r, &depth, &n);
     for (int64_t c = 0; c < (n ? depth : 0); c++) {
         const float scale = factor * (channel_bound(r, c) / largest / 0x1p31F);
