@@ -72,6 +72,10 @@ static enum rt_status matmul_run(struct rt_run *r)
         if (i ? rt_tensor_count(&r->in[2 + i]) != 1 : r->in[2].rank != 0)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s must be a scalar, but got shape%s",
                            names[i], KN_TEXT(&r->in[2 + i]));
+    for (int i = 0; i < 4; i += 2)
+        if (!(kn_q_float(r, 3 + i) > kn_q_float(r, 2 + i)))
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s must be larger than %s.", names[i + 1],
+                           names[i]);
     set_zeros(r, zero);
     memset(y, 0, rt_tensor_bytes(&r->out[0]));
     for (int64_t i = 0; i < m; i++)
