@@ -113,12 +113,18 @@ static enum rt_status mul_run(struct rt_run *r)
     return RT_OK;
 }
 
+/* Returns b if it is larger than a, otherwise a. Thus, NaN in a is returned, and NaN in b is not.
+ */
+static float max_of(float a, float b)
+{
+    return a < b ? b : a;
+}
+
 /* Returns the qint32 range of sums. Its bounds are 2^bits times the largest absolute bound of a and
  * b, so that sums do not overflow. */
 static struct kn_q_range sum_range(struct kn_q_range a, struct kn_q_range b, int bits)
 {
-    const float max = a.max > b.max ? a.max : b.max, min = a.min < b.min ? a.min : b.min;
-    const float largest = (max > -min ? max : -min) * (float)(1 << bits);
+    const float largest = max_of(a.max, max_of(-a.min, max_of(b.max, -b.min))) * (float)(1 << bits);
 
     return (struct kn_q_range){-largest, largest};
 }
@@ -211,6 +217,8 @@ static enum rt_status bias_run(struct rt_run *r)
     const struct kn_q_range to = sum_range(x, y, 17);
     const struct kn_q_decode d[] = {kn_q_decoding(dtype, x), kn_q_decoding(dtype, y)};
     const struct kn_q_encode e = kn_q_encoding(RT_QI32, to);
+    /* The integer of 0 in the range of the sum differs from 0 where the bounds are rounded. */
+    const uint32_t zero = (uint32_t)kn_q_integer(RT_QI32, 0, to);
     int32_t table[2][256];
     for (int k = 0; k < 256; k++) {
         const int q = dtype == RT_QI8 ? (int8_t)k : k;
@@ -220,7 +228,8 @@ static enum rt_status bias_run(struct rt_run *r)
     for (int64_t i = 0; i < n; i++) {
         const uint8_t a = ((const uint8_t *)r->in[0].data)[i];
         const uint8_t b = ((const uint8_t *)r->in[1].data)[i % width];
-        ((int32_t *)r->out[0].data)[i] = (int32_t)((uint32_t)table[0][a] + (uint32_t)table[1][b]);
+        const uint32_t sum = (uint32_t)table[0][a] + (uint32_t)table[1][b];
+        ((int32_t *)r->out[0].data)[i] = (int32_t)(sum + zero);
         if (rt_run_spend(r, &r->left, 4))
             return r->err->code;
     }
