@@ -68,7 +68,16 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"we accept; TensorFlow: max_load_factor must be between 0 and 1, got: 0$", "TensorFlow's threads flush subnormal numbers"),
     (r"Dilation2D: we refuse: Dilation2D: a rate of -", "no window has a size below 0, which TensorFlow does not look at"),
     (r"we refuse: Expected key shape \[\d+\] got \[\d+,\d+\]", "TensorFlow imports a dense table of longer keys than it was made for"),
-    (r"ImageProjectiveTransformV[23]: we refuse: interpolation must be", "TensorFlow logs an error and goes on without a value"),
+    (r"ImageProjectiveTransformV[23]: we refuse: (interpolation|fill_mode) must be",
+     "TensorFlow logs an error and goes on without a value"),
+    (r"(Ordered)?Map(Peek|Stage|Unstage|UnstageNoKey): we refuse: Missing \d+-th output",
+     "TensorFlow refuses only when the output without a value is read"),
+    (r"ResourceSparseApplyKerasMomentum: we refuse: grad must have the same number of dimensions as var",
+     "TensorFlow does not compare the ranks, reads beyond the gradient, or ends"),
+    (r"BlockLSTMGrad(V2)?: we refuse: BlockLSTMGrad(V2)?: input \d+ has the shape .* which does not fit",
+     "TensorFlow reads beyond the input"),
+    (r"LSTMBlockCell(Grad)?: we refuse: the number of peephole weights != cell_size", "the same"),
+    (r"RequantizePerChannel: we refuse: input_min has incorrect size", "the same"),
     (r"we refuse: .*(more than 8 dimensions|more than 8 are not supported|at most 8 are known|rank \d+ is more than)", "RT_MAX_RANK is 8"),
 ]]
 
@@ -144,6 +153,8 @@ def undefined(case):
         return True
     if any(n.op == "TensorListScatterIntoExistingList" and leaves_gaps(case, n) for n in case.nodes):
         return True  # TensorFlow stores an empty tensor in each gap of a list, and moves the later elements.
+    if any(n.op == "Eig" for n in case.nodes) and (holds_infinity(case) or holds_nan(case)):
+        return True  # Which operations on infinities yield a NaN decides whether the iteration ends.
     if any(n.op == "CholeskyGrad" for n in case.nodes) and holds_infinity(case):
         return True  # The blocks of TensorFlow's matrix products decide which elements become NaN.
     stack = [n for n in case.nodes if n.op.startswith(("StackPush", "StackPop"))]
@@ -298,6 +309,14 @@ def lacks_values(case, node):
     return values is None or last is None or not values.shape or max(last.values(), default=0) > values.shape[0]
 
 
+def pads_with_other_than_zero(case, node):
+    """Returns whether a QuantizedConv2D pads an input whose range does not contain 0. TensorFlow then pads with the
+    lower 8 bits of an integer that does not fit."""
+    low, high = (input_of(case, node, i) for i in (2, 3))
+    inside = all(t is not None and t.shape == () for t in (low, high)) and low.values()[0] <= 0 <= high.values()[0]
+    return node.attrs.get("padding") == ["s", b"SAME"] and not inside
+
+
 def own_values(case, refused):
     """Returns whether the values of the two tiers are compared with each other, but not with TensorFlow's values.
     `refused` states whether an earlier step was refused."""
@@ -331,6 +350,12 @@ def own_values(case, refused):
         return True  # TensorFlow rounds a small loss to 0 before the multiplication, which then yields a NaN.
     if any(n.op == "RaggedTensorToTensor" and lacks_values(case, n) for n in case.nodes):
         return True  # TensorFlow copies memory beyond the end of the values.
+    if any(n.op == "QuantizedMatMul" for n in case.nodes) and any(0 in t.shape for t in tensors(case)):
+        return True  # TensorFlow leaves sums of no products uninitialised.
+    if any(n.op == "QuantizedAdd" for n in case.nodes) and holds_infinity(case):
+        return True  # In an infinite range, no integer stands for a finite number.
+    if any(n.op == "QuantizedConv2D" and pads_with_other_than_zero(case, n) for n in case.nodes):
+        return True
     if any(n.op == "MaxPool3D" for n in case.nodes) and holds_nan(case):
         # Depending on how TensorFlow's MaxPool3D divides the channels into vectors, it ignores a NaN or the values
         # before the NaN.

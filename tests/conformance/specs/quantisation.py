@@ -268,6 +268,8 @@ def requantize(g, op):
         yield Case(wide(g, shape), *scalars(-100, 100, -1, 1), out_type=out)
     for a, b in [(0.5, 1), (1, -1), (-1, -2), (-2, -1), (np.nan, 1), (-1, np.nan)]:
         yield Case(wide(g, (5,)), *scalars(-1, 1, a, b), out_type="quint8", texts=True)
+    for (lo, hi, a, b), out in itertools.product([(np.nan, 1, -1, 1), (-1, np.inf, -1, 1), (-1, 1, -np.inf, 1), (0, 0, -1, np.inf)], ("qint8", "quint8")):
+        yield Case(wide(g, (67,)), *scalars(lo, hi, a, b), out_type=out)
     yield from not_scalar(g, wide(g, (5,)), *scalars(-2, 3, -1, 1), first=1, n=4, texts=True, out_type="quint8")
 
 
@@ -286,6 +288,13 @@ def requantization_range_per_channel(g, op):
         yield Case(wide(g, (1, 2, 2, 3)), np.full(a, -1, "float32"), np.full(b, 1, "float32"), clip_value_max=6.0, texts=True)
     for shape in [(3,), (4, 3), (2, 5, 3), (2, 1, 2, 2, 3)]:
         yield Case(wide(g, shape), np.full(3, -1, "float32"), np.full(3, 1, "float32"), clip_value_max=6.0, texts=True)
+    for shape, a, b in [((0, 2, 2, 3), (3,), (3,)), ((1, 2, 2, 0), (0,), (0,)), ((0,), (1,), (1,)), ((1, 0, 2, 1), (1,), (2,)),
+                        ((1, 2, 2, 2), (2, 2), (2,)), ((1, 0, 2, 2), (2, 2), (2,)), ((1, 2, 2, 2), (2,), (1, 2)), ((1, 2, 2, 1), (1, 1), (1, 1))]:
+        yield Case(wide(g, shape), np.full(a, -1, "float32"), np.full(b, 1, "float32"), clip_value_max=6.0, texts=True)
+    for a, b in [((), ()), ((), (1,)), ((1,), ())]:  # TensorFlow prints the first dimension of a scalar, which is not initialised
+        yield Case(wide(g, (1, 2, 2, 1)), np.full(a, -1, "float32"), np.full(b, 1, "float32"), clip_value_max=6.0)
+    for lo, hi in BAD_RANGES:
+        yield Case(wide(g, (1, 2, 3, 2)), np.full(2, lo, "float32"), np.full(2, hi, "float32"), clip_value_max=np.inf)
 
 
 @spec("RequantizePerChannel")
@@ -300,6 +309,15 @@ def requantize_per_channel(g, op):
         yield Case(wide(g, (1, 2, 2, 3)), np.full(a, -1, "float32"), np.full(b, 1, "float32"), *scalars(0, 1), out_type="quint8", texts=True)
     for shape in [(3,), (4, 3), (2, 5, 3), (2, 1, 2, 2, 3)]:
         yield Case(wide(g, shape), np.full(3, -1, "float32"), np.full(3, 1, "float32"), *scalars(0, 1), out_type="quint8", texts=True)
+    bounds = [np.full(2, v, "float32") for v in (-1, 1)]
+    for a, b in itertools.product([(), (1,), (1, 1), (0,), (2,)], [(), (1,), (1, 1)]):  # TensorFlow aborts unless the second is a scalar
+        yield Case(wide(g, (1, 2, 2, 2)), *bounds, np.full(a, -1, "float32"), np.full(b, 1, "float32"), out_type="qint8", texts=True)
+    for shape, sizes in itertools.product([(2, 2, 2), (1, 2, 2, 2)], [(2, 2), (2, 3)]):
+        yield Case(wide(g, shape), *[np.ones(n, "float32") for n in sizes], np.zeros(2, "float32"), np.float32(1), out_type="qint8", texts=True)
+    for n, depth in [(3, 2), (4, 1), (2, 1)]:  # TensorFlow ignores the bounds of channels that the input lacks
+        yield Case(wide(g, (1, 2, 2, depth)), *channel_range(g, n), *scalars(-1, 1), out_type="qint8")
+    for (lo, hi), (a, b), out in itertools.product(BAD_RANGES, [(-1, 1), (-1, np.nan), (-np.inf, 1), (-1e-30, 0)], ("qint8", "quint8")):
+        yield Case(wide(g, (1, 2, 3, 2)), np.full(2, lo, "float32"), np.full(2, hi, "float32"), *scalars(a, b), out_type=out)
 
 
 # ---- arithmetic on quantised integers ----
@@ -326,6 +344,8 @@ def quantized_arithmetic(g, op):
 def quantized_bias_add(g, op):
     for dtype, shape, (lo, hi), (lo2, hi2) in itertools.product(("quint8", "qint8"), [(4, 3), (2, 3, 4, 17), (40, 16)], RANGES[:6], RANGES[:3] + [(-300, 200)]):
         yield Case(g.values(dtype, shape, lo=-128, hi=255), g.values(dtype, shape[-1:], lo=-128, hi=255), *scalars(lo, hi, lo2, hi2), out_type="qint32")
+    for (lo, hi), (lo2, hi2) in itertools.product([(0.5, 17.3), (0, 9.3e18), (-3, 7e20), *BAD_RANGES], [(-1, 1), (np.nan, 1), (-3, np.nan), (-1, np.inf)]):
+        yield Case(g.values("qint8", (4, 3)), g.values("qint8", (3,)), *scalars(lo, hi, lo2, hi2), out_type="qint32")
     for a, b in [((3,), (3,)), ((2, 3), (4,)), ((2, 3), (1,)), ((2, 3), ()), ((2, 3), (1, 3)), ((), (1,)), ((0, 3), (3,)), ((3, 0), (0,))]:
         yield Case(g.values("quint8", a), g.values("quint8", b), *scalars(-1, 1, -1, 1), out_type="qint32", texts=True)
     x = g.values("quint8", (2, 3))
@@ -383,6 +403,13 @@ def quantized_matmul(g, op):
     for a, b in [((2, 3), (4, 2)), ((2,), (2, 3)), ((2, 3), (3,)), ((1, 2, 3), (3, 2)), ((), ())]:
         yield Case(q(*a), q(*b), *scalars(-1, 1, -1, 1), texts=True)
     yield from not_scalar(g, q(2, 3), q(3, 2), *scalars(-1, 1, -1, 1), first=2, n=4, texts=True)
+    yield from not_scalar(g, q(2, 3), q(3, 2), *scalars(1, -1, 1, -1), first=2, n=4, texts=True)
+    for (lo, hi), (m, k) in itertools.product([(1, 1), (1, -1), (0, 0), (np.nan, 1), (0, np.nan), (np.inf, np.inf), (0, np.inf), (-2, -1), (1, 1.0000001)], [(2, 3), (0, 3)]):
+        yield Case(q(m, k), q(k, 2), *scalars(lo, hi, -1, 2), texts=True)
+        yield Case(q(m, k), q(k, 2), *scalars(-1, 2, lo, hi), texts=True)
+        yield Case(q(m, k), q(k, 2), *scalars(lo, hi, 1, -1), texts=True)
+    yield Case(q(2, 0), q(0, 2), *scalars(-1, 2, 1, 1), texts=True)
+    yield Case(q(2, 3), q(2, 2), *scalars(-1, 2, 1, 1))  # TensorFlow complains about the range first
 
 
 @spec("QuantizedConv2D")
@@ -402,6 +429,9 @@ def quantized_conv(g, op):
     yield from not_scalar(g, q(1, 4, 4, 2), q(2, 2, 2, 3), *scalars(-1, 1, -1, 1), first=2, n=4, texts=True, strides=[1, 1, 1, 1], padding="SAME")
     for strides in ([2, 1, 1, 1], [1, 1, 1, 2], [1, 1, 2, 1]):
         yield Case(q(1, 4, 4, 2), q(2, 2, 2, 3), *scalars(-1, 1, -1, 1), strides=strides, padding="SAME", texts=True)
+    for lo, hi in BAD_RANGES:
+        yield case(q(1, 4, 4, 2), q(2, 2, 2, 3), lo, hi, -1, 1, padding="VALID")
+        yield case(q(1, 4, 4, 2), q(2, 2, 2, 3), -1, 1, lo, hi)
     yield case(q(1, 6, 6, 2), q(2, 2, 2, 3), -1, 1, -1, 1, dilations=[1, 2, 2, 1], texts=True)
 
 
@@ -463,6 +493,11 @@ def uniform_refusals(g, x, build):
         yield build(x, np.float32(scale), np.int32(1), -1)
 
 
+# Integers that change when TensorFlow converts them to a float and back, and zero points that make differences wrap.
+WIDE = np.int32([0, 1, -1, 5, 16777217, 16777219, -16777217, 2**31 - 1, -(2**31), 2**30 + 1, 2**31 - 65, 123456789]).view(dtype_of("qint32"))
+ZEROS = (0, 1, -1, 16777217, 2**30, 2**31 - 1, -(2**31))
+
+
 @spec("UniformQuantize")
 def uniform_quantize(g, op):
     for dtype, (shape, axis), narrow in itertools.product(("qint8", "qint32"), uniform_shapes(), (False, True)):
@@ -478,11 +513,12 @@ def uniform_quantize(g, op):
 @spec("UniformDequantize")
 def uniform_dequantize(g, op):
     for dtype, (shape, axis) in itertools.product(("qint8", "quint8", "qint32"), uniform_shapes()):
-        # TensorFlow rounds larger integers in a different order
-        x = g.values(dtype, shape, *((-(2**23), 2**23) if dtype == "qint32" else ()))
+        x = g.values(dtype, shape)
         yield Case(x, *uniform(g, *(shape[axis : axis + 1] if axis >= 0 else ())), Tout="float32", quantization_axis=axis, **limits(dtype))
     for odd in odd_limits():
         yield Case(g.values("qint8", (4,)), np.float32(0.6), np.int32(6), Tout="float32", **odd)
+    for zero in ZEROS:
+        yield Case(WIDE, np.float32(0.5), np.int32(zero), Tout="float32", **limits("qint32"))
     yield from uniform_refusals(g, g.values("qint8", (4, 3)), lambda x, s, z, a: Case(x, s, z, Tout="float32", quantization_axis=a, **limits("qint8"), texts=True))
 
 
@@ -502,6 +538,23 @@ def uniform_requantize(g, op):
         yield Case(g.values("qint8", (4,)), *one, *one, Tout="qint8", **odd, **limits("qint8", "output_"))
     for odd in odd_limits("output_"):
         yield Case(g.values("qint8", (4,)), *one, *one, Tout="qint8", texts=True, **odd, **limits("qint8", "input_"))
+    both = limits("qint32", "input_") | limits("qint8", "output_")
+    for scale, other in [(1, 1), (1.5, 1), (2.0**20, 1), (2.0**30, 1), (2.0**31, 1), (3e38, 2.9), (3e38, 1e-30), (1, 2.0**31), (1.5, 2.0**33), (1e-30, 3e38)]:
+        for zero in ZEROS:
+            yield Case(WIDE, np.float32(scale), np.int32(zero), np.float32(other), np.int32(-15), Tout="qint8", **both)
+            yield Case(WIDE, np.float32(scale), np.int32(3), np.float32(other), np.int32(zero), Tout="qint8", **both)
+    for shape, bad in itertools.product([(2, 3), (0, 3)], (0, -1, np.nan, np.inf, -np.inf)):
+        x, plain, each = g.values("qint8", shape), (np.float32(1), np.int32(0)), (np.float32([1, bad, 2]), np.int32([0, 0, 0]))
+        how = dict(Tout="qint8", texts=True, **limits("qint8", "input_"), **limits("qint8", "output_"))
+        yield Case(x, np.float32(bad), np.int32(0), *plain, **how)
+        yield Case(x, *plain, np.float32(bad), np.int32(0), **how)
+        yield Case(x, *each, *plain, input_quantization_axis=1, **how)
+        yield Case(x, *plain, *each, output_quantization_axis=1, **how)
+        yield Case(x, *each, *each, input_quantization_axis=1, output_quantization_axis=1, **how)
+    for a, b in [((4, 3), (3,)), ((3,), (4,)), ((4,), (3,))]:
+        a, b = (np.ones(s, "float32") for s in (a, b))
+        yield Case(g.values("qint8", (4, 3)), a, np.zeros(a.shape, "int32"), b, np.zeros(b.shape, "int32"), Tout="qint8", input_quantization_axis=0,
+                   output_quantization_axis=1, texts=True, **limits("qint8", "input_"), **limits("qint8", "output_"))
 
 
 @spec("UniformQuantizedClipByValue")
