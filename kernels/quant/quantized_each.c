@@ -69,8 +69,17 @@ static enum rt_status check_ranges(struct rt_run *r, int first, const char *cons
 
 static const char *const each_names[] = {"min_x", "max_x", "min_y", "max_y"};
 
-/* Refuses empty ranges. Refuses an empty vector if the other operand has more than one element. The
- * arguments from min_x on are parts of TensorFlow's messages. */
+/* Returns whether the shapes are equal without their leading dimensions of 1. */
+static bool same_shape(const struct rt_tensor *a, const struct rt_tensor *b)
+{
+    for (int k = 1; k <= a->rank || k <= b->rank; k++)
+        if ((k <= a->rank ? a->dim[a->rank - k] : 1) != (k <= b->rank ? b->dim[b->rank - k] : 1))
+            return false;
+    return true;
+}
+
+/* Refuses empty ranges. Refuses an empty operand unless the shapes are the same or the other
+ * operand has one element. The arguments from min_x on are parts of TensorFlow's messages. */
 static enum rt_status check_operands(struct rt_run *r, struct kn_q_range x, struct kn_q_range y,
                                      const char *max_y, const char *min_x, const char *min_y,
                                      const char *empty)
@@ -81,7 +90,7 @@ static enum rt_status check_operands(struct rt_run *r, struct kn_q_range x, stru
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "max_x must be larger than %s.", min_x);
     if (!(y.max > y.min))
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s must be larger than %s.", max_y, min_y);
-    if (a != 1 && b != 1 && a != b && (a == 0 || b == 0))
+    if (a != 1 && b != 1 && (a == 0 || b == 0) && !same_shape(&r->in[0], &r->in[1]))
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s", empty);
     return RT_OK;
 }

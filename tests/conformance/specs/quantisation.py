@@ -336,6 +336,8 @@ def quantized_arithmetic(g, op):
     for k in range(256):
         if k % 8 == 0:
             yield Case(np.arange(256, dtype="uint8").view(dtype_of("quint8")), np.array([k], "uint8").view(dtype_of("quint8")), *scalars(-3, 9.3, -2.2, 3.7))
+    for a, b in [((0,), (17, 0)), ((0,), (1, 0)), ((2, 0), (1, 0)), ((0, 1), (1, 0)), ((0, 0), (0,)), ((2, 0), (2, 0))]:
+        yield Case(g.values("quint8", a), g.values("quint8", b), *scalars(-1, 1, -1, 1), texts=True)
     x = g.values("quint8", (3,))
     yield from not_scalar(g, x, x, *scalars(-1, 1, -1, 1), first=2, n=4, texts=True)
 
