@@ -235,8 +235,8 @@ static bool source(const struct work *w, const struct component *c, int taken, s
         if (e.out != taken)
             return false;
         *out = n->in[0];
-        /* A Switch of a ref reads the variable when it runs. Only a RefSwitch of a constant without
-         * control inputs passes the ref on. */
+        /* A Switch whose input is a ref reads the variable when the Switch runs. A RefSwitch passes
+         * the ref on, but only a ref of a constant node without control inputs is accepted. */
         if (pl_is_ref(w->g, *out) && (!pl_is(n, "RefSwitch") || !pl_is_free(node_of(w, out->node))))
             return false;
     }

@@ -19,9 +19,9 @@
  * slots. Other loads do not delay the new load.
  * - Each level has its own slots. Short loads thus never keep a long load from running, and long
  * loads never keep a short load from beginning.
- * - Stopped loads lose at most the slices of the levels below the level at which they end. These
- * slices together are a ninth of that level's slice. At the highest level, they lose as much as
- * their last slice.
+ * - A stopped load repeats its work. The work that is lost takes at most the slices of all levels
+ * below the level at which the load ends. These slices together are a ninth of that level's slice.
+ * A load that is stopped at the highest level loses at most about as much time as its last slice.
  *
  * The loads that wait at a level begin in rounds. In each round, each model begins one load. A
  * model with many versions therefore does not delay other models.

@@ -35,9 +35,9 @@ struct fuzz_cost {
         .free_bytes = 32 << 20, .growth = 512, .free_s = 0.5, .us_per_byte = 100                   \
     }
 /*
- * Cost limits for graphs. runtime/files/import.c permits 64 MB plus 64 bytes per byte of input, and
- * two copies of this memory exist while a graph is made. Repeated constants may take 256 MB, and
- * plans may have 300,000 nodes.
+ * Cost limits for graphs. runtime/files/import.c permits a graph to take 64 MB of memory plus 64
+ * bytes per byte of input. Two copies of the graph exist while it is made. Repeated constants may
+ * take 256 MB, and plans may have 300,000 nodes.
  */
 #define FUZZ_GRAPH                                                                                 \
     {                                                                                              \

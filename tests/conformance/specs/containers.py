@@ -1,4 +1,4 @@
-"""Test cases for staging areas with keys, and conditional accumulators, by means of graphs that run several times in one session.
+"""Tests staging areas with keys and conditional accumulators. Each graph runs several times in one session.
 All steps can run immediately. tests/e2e/test_queues.py tests steps that wait."""
 
 import itertools

@@ -1,4 +1,4 @@
-"""Test cases for look-up tables by means of graphs that run several times in one session."""
+"""Test cases for look-up tables. Each case is a graph that runs several times in one session."""
 
 import atexit
 import itertools

@@ -57,9 +57,9 @@ struct request {
     struct world *w;
 };
 
-/* Starts a server with one version of one signature. `parameters` is the text of the batching
- * parameters file, or NULL if there is no file. sched_end frees the server after every request has
- * completed. */
+/* Starts a server with one model version that has one signature. `parameters` is the text of the
+ * batching parameters file, or NULL if there is no file. sched_end frees the server after every
+ * request has completed. */
 struct world *sched_begin_with(int n_workers, bool rowwise, bool writes, enum srv_maybe batching,
                                const char *parameters);
 /* Starts a server without --enable_batching. */

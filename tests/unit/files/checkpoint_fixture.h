@@ -24,8 +24,8 @@ int ck_tear_down(void **state);
 
 /* Returns the checkpoint's entry with the given name, or NULL. */
 const struct rt_checkpoint_entry *ck_entry(const struct rt_checkpoint *c, const char *name);
-/* Reads a tensor. Loads the bytes of `slice`, or of the complete tensor if `slice` is NULL. The
- * caller clears t. */
+/* Reads a tensor into *t. Loads the bytes of `slice`, or of the complete tensor if `slice` is NULL.
+ * The caller must clear *t afterwards. */
 void ck_get(struct rt_checkpoint *c, const char *name, enum rt_dtype dtype, const char *slice,
             struct rt_tensor *t);
 /* Fails the test unless `c` has the same tensors as CK_PLAIN, with the same names and bytes. */

@@ -17,8 +17,9 @@ struct way {
     const char *reduce; /* the op that reduces rows, "Sum" or "Mean" */
     int axis;
     bool keep;
-    /* "rows by" and "by rows" are the inputs of a Mul that multiplies the rows by weights. "mask"
-     * means that a mask hides rows. NULL means neither weights nor a mask. */
+    /* "rows by": a Mul multiplies the rows, its first input, by weights. "by rows": the rows are
+     * the second input of the Mul. "mask": a mask hides rows. NULL: there are neither weights nor a
+     * mask. */
     const char *by;
     double otherwise; /* the value that replaces the rows that the mask hides */
 };
