@@ -40,8 +40,8 @@ static bool is_matrix(const struct rt_shape *s)
     return s->rank == 2;
 }
 
-/* Returns whether the state has a row of `units` for each row of the batch, or one row for all
- * rows. */
+/* Returns whether the state has one row of `units` elements for each row of the batch, or a single
+ * row for all of them. */
 static bool is_state(const struct rt_shape *s, const struct kn_layer *y)
 {
     return s->rank == 2 && s->dim[1] == y->units && (s->dim[0] == y->batch || s->dim[0] == 1);

@@ -173,9 +173,9 @@ static enum rt_status apply(const struct job *j, enum rt_dtype dt, void *dst, co
     return RT_OK;
 }
 
-/* Applies n update elements to the elements of the variable from `to` on. If `step` is 0, applies
- * one update element n times. If the run is cancelled or its deadline passes, fails after it may
- * have changed some elements. */
+/* Applies n update elements to n elements of the variable, starting at `to`. If `step` is 0,
+ * applies the same update element to each of them. Fails if the run is cancelled or its deadline
+ * passes. Some elements may have changed by then. */
 static enum rt_status apply_slice(const struct job *j, struct rt_tensor *value, int64_t to,
                                   int64_t from, int64_t n, int64_t step, int64_t *left,
                                   struct rt_error *err)

@@ -97,9 +97,9 @@ static inline struct srv_cancellation srv_job_cancellation(const struct srv_job 
 /*
  * Submits a request as a job, on the thread of the I/O loop and during a turn. Sets the default
  * deadline if the job has none. If the request is refused, calls `done` with an error. If the job
- * is cheap and its bucket is empty, runs the job on this thread and calls `done`, unless the run
- * takes long or its outputs are large. Otherwise adds the job to the turn. At the end of the turn,
- * the job is queued, or refused with UNAVAILABLE if the queue is full.
+ * is cheap and its bucket is empty, runs the job on this thread and calls `done`. A job whose run
+ * takes too long or has large outputs there, and every other job, is added to the turn. At the end
+ * of the turn, the job is queued, or refused with UNAVAILABLE if the queue is full.
  */
 void srv_job_submit(struct srv_job *job);
 void srv_job_clear(struct srv_job *job);

@@ -232,7 +232,7 @@ class Limits(Case):
             for n, want in ((1000000, 200), (8000000, 429)):
                 for _ in range(10):
                     self.assertEqual(self.ask(server, "serving_default", [n])[0], want)
-            if SLOW == 1:  # a sanitizer retains freed memory, so memory is checked only without a sanitizer
+            if SLOW == 1:  # a sanitizer retains freed memory, so memory use is checked only without a sanitizer
                 wait_for(lambda: rss_mb() < before + 100, lambda: f"{before} MB, not {rss_mb()}")
 
     # Earlier versions of the server took ten seconds or more to write each of these responses, and did not stop at the

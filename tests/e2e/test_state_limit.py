@@ -74,7 +74,7 @@ class StateLimit(Case):
         self.fail("no VmRSS")
 
     def stays_within(self):
-        if SLOW == 1:  # a sanitizer retains freed memory, so memory is checked only without a sanitizer
+        if SLOW == 1:  # a sanitizer retains freed memory, so memory use is checked only without a sanitizer
             self.assertLess(self.resident_kb() - self.before_kb,
                             ((RUN_MB + STATE_MB) << 10) + MORE_KB)
         self.assertLess(self.server.metric("slipway_model_state_bytes"), STATE_MB * MB + 1)

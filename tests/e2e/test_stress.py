@@ -643,7 +643,7 @@ class Stress(Case):
             wait_for(lambda: self.resources()[0] <= files and
                      self.resources()[1] <= threads + 2,
                      f"{files} descriptors and {threads} threads, not {self.resources()}")
-            # A sanitizer retains freed memory, so memory is checked only in builds without a sanitizer.
+            # A sanitizer retains freed memory, so memory use is checked only in builds without a sanitizer.
             if SLOW == 1:
                 wait_for(lambda: self.resources()[2] < kb + MAY_GROW_KB,
                          f"{kb} KiB, not {self.resources()[2]}")

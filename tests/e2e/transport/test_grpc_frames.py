@@ -214,7 +214,7 @@ class Frames(Case):
                     what = "headers" if kind in LISTS else "flood"
                     self.assertIsNotNone(sent, (kind, beside.slowest, memory(server) - peak))
                     self.assertEqual(self.cut(server), before | {what: before.get(what, 0) + 1})
-                    if SLOW == 1:  # a sanitizer retains freed memory, so memory is checked only without a sanitizer
+                    if SLOW == 1:  # a sanitizer retains freed memory, so memory use is checked only without a sanitizer
                         self.assertLess(memory(server), peak + 64 * MEBI)
                 self.assertIsNone(beside.error)
                 self.assertLess(beside.slowest, 2 * SLOW)

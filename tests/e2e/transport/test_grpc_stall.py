@@ -424,7 +424,7 @@ class Calls(Case):
             cut_off = 'slipway_events_total{event="grpc_unsettled_cut_off"}'
             self.assertEqual(server.metric(cut_off), 20)
             wait_for(lambda: server.metric(CALLS) == 0, "the calls")
-            # A sanitizer retains freed memory, so memory is checked only in builds without a sanitizer.
+            # A sanitizer retains freed memory, so memory use is checked only in builds without a sanitizer.
             if SLOW == 1:
                 wait_for(lambda: Memory.resident(server) < before + 16 * MEBI, "the memory")
 
