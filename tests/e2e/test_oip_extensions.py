@@ -13,7 +13,7 @@ import grpc
 import small_models
 import test_oip
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
-from support import MODELS, Server
+from support import MODELS, Server, wait_for
 from test_oip import EXTREMES, TYPES, WAIT, raw_strings, tensor
 
 
@@ -173,7 +173,7 @@ class Repository(test_oip.Client):
         self.assertNotIn("is loaded by request", self.server.log())
         self.assertEqual(self.log_settings(log_info=True, log_verbose_level=2), {**was, "log_verbose_level": 1})
         self.switch("load", "half")
-        self.assertIn("is loaded by request", self.server.log())
+        wait_for(lambda: "is loaded by request" in self.server.log(), "the line")  # a thread writes the log later
         self.assertEqual(put(b'{"log_verbose_level": 0, "log_format": "ISO8601", "log_file": ""}'), (200, was))
         for body, status, words in ((b'{"log_file": "/etc/passwd"}', 501, "log_file"),
                                     (b'{"log_format": "default"}', 501, "log_format"),
