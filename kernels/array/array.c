@@ -120,6 +120,14 @@ int kn_ints(const struct rt_tensor *t, int64_t *v, int max)
     return (int)n;
 }
 
+enum rt_status kn_check_i32(const char *name, int64_t value, struct rt_error *err)
+{
+    if (value >= INT32_MIN && value <= INT32_MAX)
+        return RT_OK;
+    return rt_fail(err, RT_INVALID_ARGUMENT, "Attr %s has value %lld out of range for an int32",
+                   name, (long long)value);
+}
+
 enum rt_status kn_check_container(const struct rt_node *n, struct rt_error *err)
 {
     const struct rt_span name = rt_attr_str(n, "container");

@@ -55,6 +55,9 @@ int kn_ints(const struct rt_tensor *t, int64_t *v, int max);
  * container may consist of letters, digits, '.', '-' and '/', but '-' and '/' may not be the first
  * character. TensorFlow does not check the container of a VarHandleOp. */
 enum rt_status kn_check_container(const struct rt_node *n, struct rt_error *err);
+/* Fails with INVALID_ARGUMENT, in TensorFlow's words, unless the value of attribute `name` fits an
+ * int32. */
+enum rt_status kn_check_i32(const char *name, int64_t value, struct rt_error *err);
 /* Reads the node's bad_indices_policy. Sets *skips to whether elements with an index out of bounds
  * must be skipped. An unknown policy is an error, as in TensorFlow's kernel constructor. */
 enum rt_status kn_bad_indices(const struct rt_node *n, bool *skips, struct rt_error *err);

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "kernels/array/array.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
@@ -34,10 +35,8 @@ static enum rt_status check_list(const struct rt_node *n, const char *name, int 
                        "%s requires the %s attribute to contain %d values, but got: %zu",
                        n->schema->name, name, spatial + 2, n_v);
     for (size_t i = 0; i < n_v; i++)
-        if (v[i] > INT32_MAX || v[i] < INT32_MIN)
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "Attr %s has value %lld out of range for an int32", name,
-                           (long long)v[i]);
+        if (kn_check_i32(name, v[i], err))
+            return RT_INVALID_ARGUMENT;
     if (v[0] != 1 || v[n_v - 1] != 1)
         return rt_fail(err, RT_UNIMPLEMENTED, "Only support %s across space.", name);
     for (int i = 1; i <= spatial; i++)

@@ -22,13 +22,20 @@ static inline int64_t slice_of(const struct uniform *u, int64_t i)
     return u->n == 1 ? 0 : i / u->inner % u->n;
 }
 
-/* Reads the attribute whose name is the concatenation of `prefix` and `name`. */
-static int64_t attr(const struct rt_node *n, const char *prefix, const char *name)
-{
-    char full[64];
+enum { NAME_BYTES = 64 };
 
-    snprintf(full, sizeof full, "%s%s", prefix, name);
-    return rt_attr_int(n, full);
+/* Writes the name of an attribute, `prefix` followed by `name`, to `full` and returns it. */
+static const char *attr_name(char full[NAME_BYTES], const char *prefix, const char *name)
+{
+    snprintf(full, NAME_BYTES, "%s%s", prefix, name);
+    return full;
+}
+
+static int64_t axis_of(const struct rt_node *n, const char *prefix)
+{
+    char full[NAME_BYTES];
+
+    return rt_attr_int(n, attr_name(full, prefix, "quantization_axis"));
 }
 
 /*
@@ -38,7 +45,7 @@ static int64_t attr(const struct rt_node *n, const char *prefix, const char *nam
 static enum rt_status read_uniform(struct rt_run *r, int k, const char *prefix,
                                    const struct rt_tensor *t, struct uniform *u)
 {
-    const int64_t axis = attr(r->node, prefix, "quantization_axis");
+    const int64_t axis = axis_of(r->node, prefix);
     const struct rt_tensor *scale = &r->in[k], *zero = &r->in[k + 1];
 
     *u = (struct uniform){.scale = scale->data, .zero = zero->data, .n = 1, .inner = 1};
@@ -78,11 +85,10 @@ static enum rt_status read_range(struct rt_run *r, const char *prefix, struct un
     int32_t *const to[] = {&u->min, &u->max};
 
     for (int k = 0; k < 2; k++) {
-        const int64_t v = attr(r->node, prefix, names[k]);
-        if (v < INT32_MIN || v > INT32_MAX)
-            return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                           "Attr %s%s has value %lld out of range for an int32", prefix, names[k],
-                           (long long)v);
+        char full[NAME_BYTES];
+        const int64_t v = rt_attr_int(r->node, attr_name(full, prefix, names[k]));
+        if (kn_check_i32(full, v, r->err))
+            return r->err->code;
         *to[k] = (int32_t)v;
     }
     return RT_OK;
@@ -213,8 +219,8 @@ static double quotient(const struct uniform *from, int64_t a, const struct unifo
 
 static enum rt_status check_axes(struct rt_run *r)
 {
-    const int64_t in = attr(r->node, "input_", "quantization_axis");
-    const int64_t out = attr(r->node, "output_", "quantization_axis");
+    const int64_t in = axis_of(r->node, "input_");
+    const int64_t out = axis_of(r->node, "output_");
 
     if (in >= 0 && out >= 0 && in != out)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,

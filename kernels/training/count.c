@@ -35,9 +35,8 @@ static enum rt_status run_count(struct rt_run *r, bool is_ref)
     if (!v)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "input 0 of %s is not the handle of a variable",
                        r->node->schema->name);
-    if (c.dtype == RT_I32 && (c.limit < INT32_MIN || c.limit > INT32_MAX))
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Attr limit has value %lld out of range for an int32", (long long)c.limit);
+    if (c.dtype == RT_I32 && kn_check_i32("limit", c.limit, r->err))
+        return r->err->code;
     if (!is_ref && !rt_variable_is_initialized(v))
         return rt_fail(r->err, RT_NOT_FOUND, "the variable that should count has no value");
     const struct rt_check check = rt_run_as_check(r);
