@@ -27,7 +27,7 @@ endforeach()
 list(APPEND SLIPWAY_CUDA_CODE -gencode arch=compute_${newest},code=compute_${newest})
 
 # Kernels of these files use fused multiply-adds. All other kernels round as on the CPU.
-set(SLIPWAY_CUDA_FUSED attention conv matmul rnn)
+set(SLIPWAY_CUDA_FUSED attention conv depthwise matmul rnn)
 set(folder ${CMAKE_BINARY_DIR}/fatbins)
 file(MAKE_DIRECTORY ${folder})
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/cuda/device/*.cu)

@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/device/finish.h"
 #include "kernels/cuda/driver/gpu.h"
+#include "kernels/cuda/vector.h"
 #include "kernels/fused/epilogue.h"
 
 bool kc_epilogue_can(const struct rt_prep *p)
@@ -23,6 +24,13 @@ struct kc_epilogue kc_epilogue_bind(const struct rt_epilogue *e, const struct rt
                                 .residual = operand(e, r, RT_EPILOGUE_RESIDUAL),
                                 .act = (int32_t)e->act,
                                 .alpha = e->alpha};
+}
+
+int kc_epilogue_width(const struct kc_epilogue *e, const void *out, int64_t columns)
+{
+    const bool is_aligned = kc_is_aligned(e->mul) && kc_is_aligned(e->add) &&
+                            kc_is_aligned(e->residual) && kc_is_aligned(out);
+    return columns % 4 == 0 && is_aligned ? 4 : 1;
 }
 
 bool kc_epilogue_is_left(const struct rt_epilogue *e, const struct kc_epilogue_part *done)
@@ -63,5 +71,6 @@ enum rt_status kc_epilogue_finish(const struct rt_epilogue *e, const struct kc_e
         f.epilogue.add = NULL;
     if (done->has_act)
         f.epilogue.act = RT_ACT_NONE;
-    return cuda_launch(r->stream, kc_finish_module, cuda_blocks(f.n), &f, r->err);
+    f.width = kc_epilogue_width(&f.epilogue, f.data, f.columns);
+    return cuda_launch(r->stream, kc_finish_module, cuda_blocks(f.n / f.width), &f, r->err);
 }

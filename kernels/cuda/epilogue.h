@@ -11,6 +11,9 @@
 bool kc_epilogue_can(const struct rt_prep *p);
 /* Returns the node's epilogue with the addresses of the run's tensors. */
 struct kc_epilogue kc_epilogue_bind(const struct rt_epilogue *e, const struct rt_run *r);
+/* Returns the number of elements, 4 or 1, that device code can process at a time: 4 if the length
+ * of the output's last axis is a multiple of 4 and all addresses are multiples of 16 bytes. */
+int kc_epilogue_width(const struct kc_epilogue *e, const void *out, int64_t columns);
 
 /*
  * The steps of an epilogue that a library applies. The device kernel `finish` applies the other

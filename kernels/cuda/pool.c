@@ -3,6 +3,7 @@
 #include "kernels/cuda/axis.h"
 #include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
+#include "kernels/cuda/vector.h"
 #include "kernels/math/elementwise.h"
 
 int kc_pool_can(const struct rt_prep *p)
@@ -35,5 +36,6 @@ enum rt_status kc_pool_run(struct rt_run *r)
     struct kc_pool s = *(const struct kc_pool *)r->state;
     s.in = r->in[0].data;
     s.out = r->out[0].data;
-    return cuda_launch(r->stream, kc_pool_module, cuda_blocks(s.n), &s, r->err);
+    s.width = s.channels % 4 == 0 && kc_is_aligned(s.in) && kc_is_aligned(s.out) ? 4 : 1;
+    return cuda_launch(r->stream, kc_pool_module, cuda_blocks(s.n / s.width), &s, r->err);
 }

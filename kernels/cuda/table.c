@@ -48,7 +48,7 @@ static const struct rt_kernel kernels[] = {
     FLOAT("Conv2D", conv_dnn),
     FLOAT("Conv3D", conv),
     FLOAT("Conv3D", conv_dnn),
-    FLOAT("DepthwiseConv2dNative", conv),
+    FLOAT("DepthwiseConv2dNative", depthwise),
     GATHER("Gather", 0),
     GATHER("GatherV2", 4),
     FLOAT("LeakyRelu", elementwise),

@@ -17,6 +17,7 @@ const struct rt_kernel *kc_kernels(int *n);
     X(conv)                                                                                        \
     X(conv_dnn)                                                                                    \
     X(copy)                                                                                        \
+    X(depthwise)                                                                                   \
     X(elementwise) X(gather) X(matmul) X(matmul_blas) X(norm) X(pool) X(reduce) X(rnn) X(softmax)
 #define X(module)                                                                                  \
     int kc_##module##_can(const struct rt_prep *p);                                                \

@@ -10,6 +10,7 @@
 #include "kernels/cuda/device/attention.h"
 #include "kernels/cuda/device/conv.h"
 #include "kernels/cuda/device/copy.h"
+#include "kernels/cuda/device/depthwise.h"
 #include "kernels/cuda/device/elementwise.h"
 #include "kernels/cuda/device/finish.h"
 #include "kernels/cuda/device/gather.h"

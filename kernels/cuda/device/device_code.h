@@ -12,6 +12,10 @@
 #ifdef __CUDACC__
 /* Begins the definition of a kernel whose only parameter is the struct `type`, named `args`. */
 #define KC_KERNEL(name, type, args) extern "C" __global__ void name(const struct type args)
+/* Likewise, for a kernel in blocks of 256 threads that must use so few registers that a
+ * multiprocessor can run `n` blocks at a time. */
+#define KC_KERNEL_RESIDENT(name, type, args, n)                                                    \
+    extern "C" __global__ void __launch_bounds__(256, n) name(const struct type args)
 /* Begins the definition of a function that kernels call. */
 #define KC_DEVICE static __device__ __forceinline__
 /* Every address in device memory passes through KC_ADDRESS before the kernel uses it. */
@@ -24,6 +28,8 @@
 #define KC_BLOCK_THREADS ((int)blockDim.x)
 /* Defines `name`, an array of n elements that the threads of a block share. */
 #define KC_SHARED(type, name, n) __shared__ type name[n]
+/* Stands before the name of a struct whose addresses are multiples of n bytes. */
+#define KC_ALIGNED(n) __align__(n)
 /* Waits until all threads of the block have reached the barrier. */
 #define KC_BARRIER() __syncthreads()
 /* Returns the `value` of lane `lane ^ mask` of the warp, where `lane` is the caller's lane. All

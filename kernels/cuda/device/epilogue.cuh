@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/device/device_code.h"
 #include "kernels/cuda/device/epilogue.h"
+#include "kernels/cuda/device/vector.cuh"
 #include "runtime/fusion/activation.h"
 
 KC_DEVICE float kc_relu6(float x)
@@ -52,6 +53,30 @@ KC_DEVICE float kc_apply_epilogue(const struct kc_epilogue *e, float x, int64_t 
     if (e->residual)
         x += KC_ADDRESS(e->residual)[at];
     return kc_activate(e->act, x, e->alpha);
+}
+
+/* Applies the epilogue to `width` neighbouring elements along the last axis (vector.cuh). `at` and
+ * `column` are those of the first element. */
+KC_DEVICE struct kc_vector kc_apply_epilogue_vector(const struct kc_epilogue *e, struct kc_vector x,
+                                                    int64_t at, int64_t column, int width)
+{
+    struct kc_vector mul, add, residual;
+    if (e->mul)
+        mul = kc_load(KC_ADDRESS(e->mul) + column, width);
+    if (e->add)
+        add = kc_load(KC_ADDRESS(e->add) + column, width);
+    if (e->residual)
+        residual = kc_load(KC_ADDRESS(e->residual) + at, width);
+    for (int k = 0; k < width; k++) {
+        if (e->mul)
+            x.v[k] *= mul.v[k];
+        if (e->add)
+            x.v[k] += add.v[k];
+        if (e->residual)
+            x.v[k] += residual.v[k];
+        x.v[k] = kc_activate(e->act, x.v[k], e->alpha);
+    }
+    return x;
 }
 
 #endif

@@ -20,7 +20,7 @@ struct kc_pool {
     /* Whether the maximum of a window without padding may be -infinity, as in MaxPool3D. Otherwise,
      * the maximum is at least the lowest finite number. */
     int32_t may_be_infinite;
-    int32_t unused;
+    int32_t width; /* number of neighbouring channels that a thread computes: 4, or 1 */
 };
 
 #endif

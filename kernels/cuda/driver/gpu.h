@@ -23,6 +23,7 @@
     X(attention, true)                                                                             \
     X(conv, false)                                                                                 \
     X(copy, false)                                                                                 \
+    X(depthwise, false)                                                                            \
     X(elementwise, false)                                                                          \
     X(finish, false)                                                                               \
     X(gather, true)                                                                                \
