@@ -1,6 +1,7 @@
 /* Device code of element-wise ops (kernels/cuda/device/elementwise.h). */
 #include "kernels/cuda/device/block.cuh"
 #include "kernels/cuda/device/elementwise.h"
+#include "kernels/cuda/device/vector.cuh"
 #include "runtime/fusion/elementwise_steps.h"
 
 KC_DEVICE float unary(int op, float x)
@@ -121,44 +122,91 @@ KC_DEVICE float load(const struct kc_elementwise_in *in, int64_t i)
     }
 }
 
-/* Returns operand `k` of a step for the output element with index vector `at`. `result` holds the
- * results of earlier steps. */
-KC_DEVICE float operand(const struct kc_elementwise *e, const int64_t *at, const float *result,
-                        int k)
+/* Reads the elements of a concatenation for the output elements from i on. All of them belong to
+ * one piece. */
+KC_DEVICE struct kc_vector load_piece(const struct kc_elementwise *e, int64_t i, int width)
 {
-    int64_t i = 0;
+    const int64_t row = kc_divide(i, e->pieces_row), column = i - row * e->pieces_row;
+    int low = 0, high = e->n_pieces - 1;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (column < e->piece[middle].end)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    const int64_t begin = low ? e->piece[low - 1].end : 0;
+    const int64_t length = e->piece[low].end - begin;
+    return kc_load(KC_ADDRESS(e->piece[low].data) + row * length + column - begin, width);
+}
+
+/* Returns operand `k` of a step for the output elements from i on, the first of which has index
+ * vector `at`. `result` holds the results of earlier steps. */
+KC_DEVICE struct kc_vector operand(const struct kc_elementwise *e, int64_t i, const int64_t *at,
+                                   const struct kc_vector *result, int k, int width)
+{
+    struct kc_vector x;
+    int64_t from = 0;
     if (k >= e->n_in)
         return result[k - e->n_in];
+    if (k == 0 && e->n_pieces)
+        return load_piece(e, i, width);
+    const struct kc_elementwise_in *in = &e->in[k];
     for (int d = 0; d < e->rank; d++)
-        i += at[d] * e->in[k].stride[d];
-    return load(&e->in[k], i);
+        from += at[d] * in->stride[d];
+    if (width == 4 && in->type == KC_F32 && in->stride[0])
+        return kc_load((const float *)KC_ADDRESS(in->data) + from, 4);
+    for (int c = 0; c < 4; c++)
+        x.v[c] = c == 0 || (c < width && in->stride[0]) ? load(in, from + c) : x.v[0];
+    return x;
+}
+
+KC_DEVICE struct kc_vector run_step(const struct kc_elementwise *e, int64_t i, const int64_t *at,
+                                    const struct kc_vector *result,
+                                    const struct kc_elementwise_step *step, int width)
+{
+    struct kc_vector x = operand(e, i, at, result, step->a, width), y = x, z = x;
+    if (step->b >= 0)
+        y = operand(e, i, at, result, step->b, width);
+    if (step->c >= 0)
+        z = operand(e, i, at, result, step->c, width);
+    for (int c = 0; c < width; c++) {
+        if (step->op == RT_ELEMENTWISE_LeakyRelu)
+            x.v[c] = x.v[c] > 0 ? x.v[c] : x.v[c] * step->alpha;
+        else if (step->op == RT_ELEMENTWISE_SelectV2)
+            x.v[c] = x.v[c] != 0 ? y.v[c] : z.v[c];
+        else if (step->b < 0)
+            x.v[c] = unary(step->op, x.v[c]);
+        else
+            x.v[c] = binary(step->op, x.v[c], y.v[c]);
+    }
+    return x;
+}
+
+KC_DEVICE void run(const struct kc_elementwise *e, int width)
+{
+    for (int64_t i = KC_INDEX * width; i < e->n; i += KC_TOTAL * width) {
+        struct kc_vector result[KC_ELEMENTWISE_MOST_STEPS];
+        int64_t at[KC_ELEMENTWISE_MOST_RANK], left = i;
+        for (int d = 0; d < e->rank; d++) {
+            const int64_t next = d < e->rank - 1 ? kc_divide(left, e->dim[d]) : 0;
+            at[d] = left - next * e->dim[d];
+            left = next;
+        }
+        for (int s = 0; s < e->n_steps; s++)
+            result[s] = run_step(e, i, at, result, &e->step[s], width);
+        const struct kc_vector y = result[e->n_steps - 1];
+        if (e->out_type == KC_F32)
+            kc_store((float *)KC_ADDRESS(e->out) + i, y, width);
+        for (int c = 0; c < width && e->out_type == KC_BOOL; c++)
+            ((uint8_t *)KC_ADDRESS(e->out))[i + c] = y.v[c] != 0;
+    }
 }
 
 KC_KERNEL(kc_elementwise, kc_elementwise, args)
 {
-    for (int64_t i = KC_INDEX; i < args.n; i += KC_TOTAL) {
-        float result[KC_ELEMENTWISE_MOST_STEPS];
-        int64_t at[KC_ELEMENTWISE_MOST_RANK], left = i;
-        for (int d = 0; d < args.rank; d++) {
-            at[d] = left % args.dim[d];
-            left /= args.dim[d];
-        }
-        for (int s = 0; s < args.n_steps; s++) {
-            const struct kc_elementwise_step *step = &args.step[s];
-            const float x = operand(&args, at, result, step->a);
-            if (step->op == RT_ELEMENTWISE_LeakyRelu)
-                result[s] = x > 0 ? x : x * step->alpha;
-            else if (step->op == RT_ELEMENTWISE_SelectV2)
-                result[s] = operand(&args, at, result, x != 0 ? step->b : step->c);
-            else if (step->b < 0)
-                result[s] = unary(step->op, x);
-            else
-                result[s] = binary(step->op, x, operand(&args, at, result, step->b));
-        }
-        const float y = result[args.n_steps - 1];
-        if (args.out_type == KC_BOOL)
-            ((uint8_t *)KC_ADDRESS(args.out))[i] = y != 0;
-        else
-            ((float *)KC_ADDRESS(args.out))[i] = y;
-    }
+    if (args.width == 4)
+        run(&args, 4);
+    else
+        run(&args, 1);
 }

@@ -1,7 +1,7 @@
 /*
  * The parameter of the device kernel that computes element-wise ops and "_Chain"
- * (runtime/fusion/elementwise.h). Each thread computes output elements one at a time, and performs
- * all steps for each. Operands are broadcast by strides of 0.
+ * (runtime/fusion/elementwise.h). Each thread computes one or four neighbouring output elements at
+ * a time, and performs all steps for them. Operands are broadcast by strides of 0.
  */
 #ifndef KC_ELEMENTWISE_H
 #define KC_ELEMENTWISE_H
@@ -12,6 +12,7 @@ enum {
     KC_ELEMENTWISE_MOST_IN = 16,
     KC_ELEMENTWISE_MOST_STEPS = 32,
     KC_ELEMENTWISE_MOST_RANK = 6, /* maximum number of dimensions after neighbours are merged */
+    KC_ELEMENTWISE_MOST_PIECES = 60,
 };
 
 enum kc_type { KC_F32, KC_BOOL, KC_U8, KC_I32, KC_I64 };
@@ -21,6 +22,13 @@ struct kc_elementwise_in {
     int64_t stride[KC_ELEMENTWISE_MOST_RANK]; /* strides in elements, innermost dimension first */
     int32_t type;                             /* an enum kc_type */
     int32_t unused;
+};
+
+/* A tensor that is concatenated with others to form input 0. The concatenation, which has the
+ * output's shape, is a matrix of `pieces_row` columns. */
+struct kc_elementwise_piece {
+    const float *data;
+    int64_t end; /* number of the column that follows the last column of the piece */
 };
 
 struct kc_elementwise_step {
@@ -38,8 +46,12 @@ struct kc_elementwise {
     int64_t dim[KC_ELEMENTWISE_MOST_RANK];
     int32_t rank, n_in, n_steps;
     int32_t out_type; /* KC_F32 or KC_BOOL */
+    int32_t width;    /* number of elements that a thread computes at a time: 4, or 1 */
+    int32_t n_pieces; /* 0 if input 0 is one tensor */
+    int64_t pieces_row;
     struct kc_elementwise_in in[KC_ELEMENTWISE_MOST_IN];
     struct kc_elementwise_step step[KC_ELEMENTWISE_MOST_STEPS];
+    struct kc_elementwise_piece piece[KC_ELEMENTWISE_MOST_PIECES];
 };
 
 #endif
