@@ -1,9 +1,16 @@
 /* Device code of a step of a recurrent layer (rnn.h). */
 #include "kernels/cuda/device/rnn.h"
-#include "kernels/cuda/device/block.cuh"
+#include "kernels/cuda/device/vector.cuh"
 #include "runtime/fusion/rnn/cells.h"
 
-enum { ROWS = KC_RNN_ROWS, GATES = KC_RNN_MOST_GATES, UNITS = KC_RNN_UNITS, SLICES = 256 / UNITS };
+enum {
+    ROWS = KC_RNN_ROWS,
+    GATES = KC_RNN_MOST_GATES,
+    UNITS = KC_RNN_UNITS,
+    COLUMNS = GATES * UNITS, /* number of sums that a block computes for each row */
+    SLICES = 256 / COLUMNS,  /* number of threads that share a sum */
+    CHUNK = 256,             /* number of units whose state is in shared memory at a time */
+};
 
 KC_DEVICE float limited(float x)
 {
@@ -66,41 +73,67 @@ KC_DEVICE void finish(const struct kc_rnn *a, int64_t row, int64_t u, const floa
         KC_ADDRESS(a->y)[row * a->y_row + u] = state;
 }
 
+/* Copies the state of n_rows rows and n units to `to`, transposed. Writes 0 for other rows. */
+KC_DEVICE void stage_state(const struct kc_rnn *a, float *to, int64_t first, int n_rows,
+                           int64_t from, int n)
+{
+    for (int i = KC_THREAD; i < ROWS * n; i += KC_BLOCK_THREADS) {
+        const int row = i % ROWS, k = i / ROWS;
+        to[i] = row < n_rows ? KC_ADDRESS(a->h)[(first + row) * a->h_row + from + k] : 0;
+    }
+}
+
+/* Adds the products of every SLICES-th of n states with their weights, which begin at `w`. */
+KC_DEVICE void add_products(const struct kc_rnn *a, const float *w, const float *state, int slice,
+                            int n, float sum[ROWS])
+{
+    for (int k = slice; k < n; k += SLICES) {
+        const float weight = w[k * a->r_row];
+        for (int i = 0; i < ROWS; i += 4) {
+            const struct kc_vector h = kc_load(state + k * ROWS + i, 4);
+            for (int j = 0; j < 4; j++)
+                sum[i + j] += weight * h.v[j];
+        }
+    }
+}
+
 KC_KERNEL(kc_rnn, kc_rnn, args)
 {
-    KC_SHARED(float, part, SLICES *ROWS *GATES *UNITS);
-    const int lane = KC_THREAD % UNITS, slice = KC_THREAD / UNITS;
+    KC_SHARED(struct kc_vector, staged, ROWS * CHUNK / 4);
+    KC_SHARED(float, part, SLICES *ROWS *COLUMNS);
+    float *state = (float *)staged;
+    const int column = KC_THREAD % COLUMNS, slice = KC_THREAD / COLUMNS, gate = column / UNITS;
     const int64_t across = (args.units + UNITS - 1) / UNITS;
     const int64_t n_tiles = across * ((args.rows + ROWS - 1) / ROWS);
     for (int64_t tile = KC_BLOCK; tile < n_tiles; tile += KC_N_BLOCKS) {
-        const int64_t u = tile % across * UNITS + lane, first = tile / across * ROWS;
+        const int64_t first_unit = tile % across * UNITS, first = tile / across * ROWS;
+        const int64_t u = first_unit + column % UNITS;
         const int n_rows = (int)(args.rows - first < ROWS ? args.rows - first : ROWS);
-        float sum[GATES][ROWS];
-        for (int g = 0; g < GATES; g++)
-            for (int i = 0; i < ROWS; i++)
-                sum[g][i] = 0;
-        for (int64_t k = slice; k < args.units && u < args.units; k += SLICES)
-            for (int g = 0; g < GATES; g++) {
-                if (g >= args.n_gates)
-                    continue;
-                const float w = KC_ADDRESS(args.r)[k * args.r_row + args.at[g] + u];
-                for (int i = 0; i < ROWS; i++)
-                    if (i < n_rows)
-                        sum[g][i] += w * KC_ADDRESS(args.h)[(first + i) * args.h_row + k];
-            }
-        KC_BARRIER(); /* another thread may still be reading `part` for the last tile */
-        for (int g = 0; g < GATES; g++)
-            for (int i = 0; i < ROWS; i++)
-                part[((slice * GATES + g) * ROWS + i) * UNITS + lane] = sum[g][i];
+        float sum[ROWS];
+        for (int i = 0; i < ROWS; i++)
+            sum[i] = 0;
+        for (int64_t from = 0; from < args.units; from += CHUNK) {
+            const int n = (int)(args.units - from < CHUNK ? args.units - from : CHUNK);
+            KC_BARRIER(); /* another thread may still be reading the state of the last chunk */
+            stage_state(&args, state, first, n_rows, from, n);
+            KC_BARRIER();
+            if (gate < args.n_gates && u < args.units)
+                add_products(&args, KC_ADDRESS(args.r) + from * args.r_row + args.at[gate] + u,
+                             state, slice, n, sum);
+        }
+        for (int i = 0; i < ROWS; i++)
+            part[(slice * ROWS + i) * COLUMNS + column] = sum[i];
         KC_BARRIER();
-        if (slice >= n_rows || u >= args.units)
+        const int row = KC_THREAD / UNITS;
+        const int64_t own = first_unit + KC_THREAD % UNITS;
+        if (row >= n_rows || own >= args.units)
             continue;
         float total[GATES] = {0};
         for (int g = 0; g < args.n_gates; g++) {
-            total[g] = args.r_bias ? KC_ADDRESS(args.r_bias)[args.at[g] + u] : 0;
+            total[g] = args.r_bias ? KC_ADDRESS(args.r_bias)[args.at[g] + own] : 0;
             for (int s = 0; s < SLICES; s++)
-                total[g] += part[((s * GATES + g) * ROWS + slice) * UNITS + lane];
+                total[g] += part[(s * ROWS + row) * COLUMNS + g * UNITS + KC_THREAD % UNITS];
         }
-        finish(&args, first + slice, u, total);
+        finish(&args, first + row, own, total);
     }
 }

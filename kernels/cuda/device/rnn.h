@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-enum { KC_RNN_ROWS = 4, KC_RNN_UNITS = 32, KC_RNN_MOST_GATES = 4 };
+enum { KC_RNN_ROWS = 8, KC_RNN_UNITS = 8, KC_RNN_MOST_GATES = 4 };
 
 struct kc_rnn {
     float *h_new, *c_new; /* [rows, units]; c_new may be equal to c */
