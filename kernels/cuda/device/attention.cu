@@ -1,5 +1,6 @@
 #include "kernels/cuda/device/attention.h"
 #include "kernels/cuda/device/block.cuh"
+#include "kernels/cuda/device/vector.cuh"
 #include "runtime/fusion/attention_op.h"
 
 enum {
@@ -10,10 +11,12 @@ enum {
     PARTS = KC_ATTENTION_COLUMNS / COLUMNS,
     OWN = 4,                /* each thread computes OWN x OWN elements of a product */
     ACROSS = COLUMNS / OWN, /* number of threads that share a row */
-    SCORE_ROW = KEYS + 1,   /* The padding avoids conflicts of memory banks. */
-    DEPTH_ROW = DEPTH + 1,
-    STAGED = 2 * ROWS * DEPTH_ROW, /* the parts of Q and K need more space than the values */
-    PER_ROW = 4,                   /* number of threads that reduce one row of scores */
+    /* Distance in floats between the columns of a matrix in shared memory. Q, K and the scores are
+     * stored column by column, so that a thread reads the elements of its OWN rows at once. The
+     * padding reduces conflicts of memory banks. */
+    STEP = ROWS + 4,
+    STAGED = 2 * DEPTH * STEP, /* the parts of Q and K need more space than the values */
+    PER_ROW = 4,               /* number of threads that reduce one row of scores */
 };
 
 /* The tile that a block computes. */
@@ -33,15 +36,19 @@ KC_DEVICE struct tile tile_of(const struct kc_attention *a, int64_t index)
     return t;
 }
 
-/* Copies DEPTH elements of each of ROWS vectors to `to`, beginning with element h. Writes 0 for
- * elements and vectors that do not exist. */
+/* Copies DEPTH elements of each of ROWS vectors to `to`, column by column, beginning with element
+ * h. Writes 0 for elements and vectors that do not exist. The threads of a warp copy 8 elements of
+ * 4 vectors each, which lie in different memory banks. */
 KC_DEVICE void stage_vectors(float *to, const float *from, int64_t stride, int64_t first,
                              int64_t most, int64_t h, int64_t length)
 {
     for (int i = KC_THREAD; i < ROWS * DEPTH; i += KC_BLOCK_THREADS) {
-        const int64_t row = first + i / DEPTH, at = h + i % DEPTH;
-        to[i / DEPTH * DEPTH_ROW + i % DEPTH] =
-            row < most && at < length ? from[row * stride + at] : 0;
+        const int part = i / KC_WARP, lane = i % KC_WARP;
+        const int column = part % (DEPTH / 8) * 8 + lane % 8;
+        const int row = part / (DEPTH / 8) * 4 + lane / 8;
+        to[column * STEP + row] = first + row < most && h + column < length
+                                      ? from[(first + row) * stride + h + column]
+                                      : 0;
     }
 }
 
@@ -72,32 +79,33 @@ KC_DEVICE float apply_steps(const struct kc_attention *a, const struct tile *t, 
 KC_DEVICE void compute_scores(const struct kc_attention *a, const struct tile *t, int64_t first,
                               float *stage, float *score)
 {
-    const int row = KC_THREAD / ACROSS * OWN, column = KC_THREAD % ACROSS;
+    const int row = KC_THREAD / ACROSS * OWN, column = KC_THREAD % ACROSS * OWN;
     const float *q = KC_ADDRESS(a->q) + t->batch * a->q_at.batch + t->head * a->q_at.head;
     const float *k = KC_ADDRESS(a->k) + t->batch * a->k_at.batch + t->head * a->k_at.head;
-    float *keys = stage + ROWS * DEPTH_ROW;
-    float sum[OWN][OWN];
-    for (int i = 0; i < OWN; i++)
-        for (int j = 0; j < OWN; j++)
-            sum[i][j] = 0;
+    float *keys = stage + DEPTH * STEP;
+    struct kc_vector sum[OWN]; /* for each of the thread's keys, the scores of its rows */
+    for (int j = 0; j < OWN; j++)
+        for (int i = 0; i < OWN; i++)
+            sum[j].v[i] = 0;
     for (int64_t h = 0; h < a->h; h += DEPTH) {
         KC_BARRIER();
         stage_vectors(stage, q, a->q_at.row, t->row, a->rows, h, a->h);
         stage_vectors(keys, k, a->k_at.row, first, a->keys, h, a->h);
         KC_BARRIER();
-        for (int c = 0; c < DEPTH && h + c < a->h; c++)
-            for (int i = 0; i < OWN; i++)
-                for (int j = 0; j < OWN; j++)
-                    sum[i][j] += stage[(row + i) * DEPTH_ROW + c] *
-                                 keys[(column + j * ACROSS) * DEPTH_ROW + c];
-    }
-    for (int i = 0; i < OWN; i++)
-        for (int j = 0; j < OWN; j++) {
-            const int64_t r = t->row + row + i, key = first + column + j * ACROSS;
-            if (r < a->rows && key < a->keys)
-                score[(row + i) * SCORE_ROW + column + j * ACROSS] =
-                    apply_steps(a, t, sum[i][j], r, key);
+        for (int c = 0; c < DEPTH; c++) {
+            const struct kc_vector x = kc_load(stage + c * STEP + row, OWN);
+            const struct kc_vector y = kc_load(keys + c * STEP + column, OWN);
+            for (int j = 0; j < OWN; j++)
+                for (int i = 0; i < OWN; i++)
+                    sum[j].v[i] += x.v[i] * y.v[j];
         }
+    }
+    for (int j = 0; j < OWN; j++) {
+        for (int i = 0; i < OWN; i++)
+            if (t->row + row + i < a->rows && first + column + j < a->keys)
+                sum[j].v[i] = apply_steps(a, t, sum[j].v[i], t->row + row + i, first + column + j);
+        kc_store(score + (column + j) * STEP + row, sum[j], OWN);
+    }
 }
 
 /*
@@ -105,24 +113,24 @@ KC_DEVICE void compute_scores(const struct kc_attention *a, const struct tile *t
  * maximum `top` and the sum of each row. Sets `factor` to the number by which the exponentials of
  * earlier keys must be multiplied.
  *
- * For rows beyond the end of the tensor, the scores are uninitialised, and the results are not
- * used.
+ * For rows beyond the end of the tensor, the results are not used.
  */
 KC_DEVICE void update_rows(int n, float *score, float *top, float *sum, float *factor)
 {
     const int row = KC_THREAD / PER_ROW, lane = KC_THREAD % PER_ROW;
-    float *s = score + row * SCORE_ROW;
+    float *s = score + row;
     const float before = top[row];
     float now = before, part = 0;
     for (int c = lane; c < n; c += PER_ROW)
-        now = kc_max(now, s[c]);
+        now = kc_max(now, s[c * STEP]);
     for (int mask = 1; mask < PER_ROW; mask *= 2)
         now = kc_max(now, KC_SHUFFLE_XOR(now, mask));
     /* If all scores so far are -inf, nothing is added. The row then ends as 0 / 0. */
     const float scale = now == -INFINITY ? 1 : expf(before - now);
     for (int c = lane; c < n; c += PER_ROW) {
-        s[c] = now == -INFINITY ? 0 : expf(s[c] - now);
-        part += s[c];
+        const float e = now == -INFINITY ? 0 : expf(s[c * STEP] - now);
+        s[c * STEP] = e;
+        part += e;
     }
     for (int mask = 1; mask < PER_ROW; mask *= 2)
         part += KC_SHUFFLE_XOR(part, mask);
@@ -136,9 +144,9 @@ KC_DEVICE void update_rows(int n, float *score, float *top, float *sum, float *f
 /* Adds the product of the exponentials of n keys and their values to `context`. */
 KC_DEVICE void add_context(const struct kc_attention *a, const struct tile *t, int64_t first, int n,
                            float *stage, const float *score, const float *factor,
-                           float context[PARTS][OWN][OWN])
+                           struct kc_vector context[PARTS][OWN])
 {
-    const int row = KC_THREAD / ACROSS * OWN, column = KC_THREAD % ACROSS;
+    const int row = KC_THREAD / ACROSS * OWN, column = KC_THREAD % ACROSS * OWN;
     const float *v = KC_ADDRESS(a->v) + t->batch * a->v_at.batch + t->head * a->v_at.head;
     for (int p = 0; p < PARTS; p++) {
         const int64_t from = t->column + p * COLUMNS;
@@ -152,32 +160,35 @@ KC_DEVICE void add_context(const struct kc_attention *a, const struct tile *t, i
         KC_BARRIER();
         for (int i = 0; i < OWN; i++)
             for (int j = 0; j < OWN; j++)
-                context[p][i][j] *= factor[row + i];
-        for (int c = 0; c < n; c++)
+                context[p][i].v[j] *= factor[row + i];
+        for (int c = 0; c < n; c++) {
+            const struct kc_vector x = kc_load(score + c * STEP + row, OWN);
+            const struct kc_vector y = kc_load(stage + c * COLUMNS + column, OWN);
             for (int i = 0; i < OWN; i++)
                 for (int j = 0; j < OWN; j++)
-                    context[p][i][j] +=
-                        score[(row + i) * SCORE_ROW + c] * stage[c * COLUMNS + column + j * ACROSS];
+                    context[p][i].v[j] += x.v[i] * y.v[j];
+        }
     }
 }
 
 KC_KERNEL(kc_attention, kc_attention, args)
 {
-    KC_SHARED(float, stage, STAGED);
-    KC_SHARED(float, score, ROWS *SCORE_ROW);
+    KC_SHARED(struct kc_vector, stage_vector, STAGED / 4);
+    KC_SHARED(struct kc_vector, score_vector, KEYS * STEP / 4);
     KC_SHARED(float, top, ROWS);
     KC_SHARED(float, sum, ROWS);
     KC_SHARED(float, factor, ROWS);
-    const int row = KC_THREAD / ACROSS * OWN, column = KC_THREAD % ACROSS;
+    float *stage = (float *)stage_vector, *score = (float *)score_vector;
+    const int row = KC_THREAD / ACROSS * OWN, column = KC_THREAD % ACROSS * OWN;
     const int64_t n_tiles = args.batches * args.heads * ((args.rows + ROWS - 1) / ROWS) *
                             ((args.d + KC_ATTENTION_COLUMNS - 1) / KC_ATTENTION_COLUMNS);
     for (int64_t index = KC_BLOCK; index < n_tiles; index += KC_N_BLOCKS) {
         const struct tile t = tile_of(&args, index);
-        float context[PARTS][OWN][OWN];
+        struct kc_vector context[PARTS][OWN];
         for (int p = 0; p < PARTS; p++)
             for (int i = 0; i < OWN; i++)
                 for (int j = 0; j < OWN; j++)
-                    context[p][i][j] = 0;
+                    context[p][i].v[j] = 0;
         KC_BARRIER(); /* another thread may still be using `sum` for the last tile */
         if (KC_THREAD < ROWS) {
             top[KC_THREAD] = -INFINITY;
@@ -198,10 +209,10 @@ KC_KERNEL(kc_attention, kc_attention, args)
             for (int i = 0; i < OWN; i++)
                 for (int j = 0; j < OWN; j++) {
                     const int64_t r = t.row + row + i;
-                    const int64_t c = t.column + p * COLUMNS + column + j * ACROSS;
+                    const int64_t c = t.column + p * COLUMNS + column + j;
                     if (r < args.rows && c < args.d)
                         out[r * args.out_at.row + c] =
-                            args.keys ? context[p][i][j] / sum[row + i] : 0;
+                            args.keys ? context[p][i].v[j] / sum[row + i] : 0;
                 }
     }
 }
