@@ -85,9 +85,6 @@ static inline const struct rt_check *rt_checkpoint_run_as_check(const struct rt_
     *check = run ? (struct rt_check){run->check, run->arg} : (struct rt_check){NULL, NULL};
     return run ? check : NULL;
 }
-/* Zeroes n bytes. If the check of `run` fails, returns the check's status. `run` may be NULL. */
-enum rt_status rt_checkpoint_run_zero(const struct rt_checkpoint_run *run, void *dst, size_t n,
-                                      struct rt_error *err);
 static inline struct rt_pool *rt_checkpoint_run_pool(const struct rt_checkpoint_run *run)
 {
     return run ? run->pool : NULL;

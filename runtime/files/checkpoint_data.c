@@ -230,14 +230,6 @@ enum rt_status rt_bundle_read_all(struct rt_checkpoint *c, const struct rt_bundl
     return st ? st : rt_bundle_check_sum(c, e, crc, err);
 }
 
-enum rt_status rt_checkpoint_run_zero(const struct rt_checkpoint_run *run, void *dst, size_t n,
-                                      struct rt_error *err)
-{
-    struct rt_check check;
-
-    return rt_zero_pieces(dst, n, rt_checkpoint_run_as_check(run, &check), err);
-}
-
 void rt_bundle_make_native(const struct rt_checkpoint *c, enum rt_dtype dtype, void *data,
                            size_t bytes)
 {

@@ -8,6 +8,7 @@
 #include "runtime/base/pieces.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/tensor_proto.h"
+#include "runtime/files/slice_set.h"
 #include "tensorflow/core/protobuf/tensor_bundle.pb-c.h"
 
 enum {
@@ -78,7 +79,8 @@ static enum rt_status read_header(struct reader *r, struct rt_span value, struct
         &tensorflow__bundle_header_proto__descriptor, value, "header", r->check, err);
     if (!h)
         return pb_unpack_failed(err, RT_DATA_LOSS);
-    c->is_swapped = h->endianness != TENSORFLOW__BUNDLE_HEADER_PROTO__ENDIANNESS__LITTLE;
+    /* TensorFlow takes any value but BIG for LITTLE. */
+    c->is_swapped = h->endianness == TENSORFLOW__BUNDLE_HEADER_PROTO__ENDIANNESS__BIG;
     if (h->version && h->version->min_consumer > 1)
         st = rt_fail(err, RT_UNIMPLEMENTED, "needs a reader of version %d, this is 1",
                      (int)h->version->min_consumer);
@@ -98,30 +100,48 @@ static enum rt_status read_header(struct reader *r, struct rt_span value, struct
     return RT_OK;
 }
 
+/* Makes each read of the tensor fail with the status and the message of `why`. Opening the
+ * checkpoint succeeds, because its other tensors can be read. */
+static enum rt_status refuse_reads(struct rt_checkpoint *c, struct rt_bundle_entry *e,
+                                   const struct rt_error *why, struct rt_error *err)
+{
+    e->refusal = why->code;
+    e->why_not = rt_arena_strdup(c->arena, why->msg);
+    return e->why_not ? RT_OK : rt_fail_memory(err, "an entry", sizeof why->msg);
+}
+
 static enum rt_status read_parts(const struct reader *r, struct rt_bundle_entry *e,
                                  const Tensorflow__BundleEntryProto *p, struct rt_error *err)
 {
     struct rt_checkpoint *c = r->c;
+    struct rt_error why = {0};
     if (p->n_slices > INT32_MAX)
         return rt_fail(err, RT_DATA_LOSS, "%zu slices", p->n_slices);
-    enum rt_status st = hold(c, p->n_slices * sizeof(struct rt_slice), err);
+    enum rt_status st = hold(c, p->n_slices * (sizeof(struct rt_slice) + RT_SLICE_SET_BYTES), err);
     if (st)
         return st;
     struct rt_slice *part = rt_arena_array(c->arena, p->n_slices, sizeof *part);
     if (!part)
         return rt_fail_memory(err, "slices", p->n_slices * sizeof *part);
-    for (size_t i = 0; i < p->n_slices; i++) {
+    for (size_t i = 0; i < p->n_slices && !st; i++) {
         const Tensorflow__TensorSliceProto *s = p->slices[i];
         st = rt_check_tick(r->check, i, err);
         if (st)
             return st;
         if (!rt_slice_from_proto(&part[i], e->pub.shape.rank, s))
-            return rt_fail(err, RT_DATA_LOSS, "slice %zu of %zu dimensions, the tensor has %d", i,
-                           s->n_extent, e->pub.shape.rank);
-        struct rt_slice fits = part[i];
-        if (!rt_slice_resolve(&fits, e->pub.shape.rank, e->pub.shape.dim))
-            return rt_fail(err, RT_DATA_LOSS, "slice %zu lies outside of the tensor", i);
+            st = rt_fail(&why, RT_INTERNAL,
+                         "Mismatching ranks: a slice of %zu dimensions, the tensor has %d",
+                         s->n_extent, e->pub.shape.rank);
     }
+    if (!st)
+        st = rt_slice_set_check(part, p->n_slices, e->pub.shape.rank, e->pub.shape.dim, r->check,
+                                &why);
+    if (st == RT_INTERNAL)
+        st = refuse_reads(c, e, &why, err);
+    else if (st)
+        rt_error_copy(err, &why);
+    if (st)
+        return st;
     e->n_parts = (int)p->n_slices;
     e->parts = part;
     e->pub.is_sliced = true;
@@ -147,11 +167,12 @@ static enum rt_status fill_entry(const struct reader *r, struct rt_bundle_entry 
                        (long long)p->offset);
     if (rt_shape_from_proto(p->shape, &e->pub.shape.rank, e->pub.shape.dim, &why) ||
         e->pub.dtype == RT_NO_DTYPE || is_ref) {
-        /* A newer TensorFlow may have written the entry. Opening the checkpoint therefore succeeds,
-         * and only reading this tensor fails. */
+        /* A newer TensorFlow may have written the entry. */
         e->pub.shape.rank = -1;
-        e->why_not = why.code ? rt_arena_strdup(c->arena, why.msg) : "a type that is not known";
-        return e->why_not ? RT_OK : rt_fail_memory(err, "an entry", sizeof why.msg);
+        if (!why.code)
+            rt_fail(&why, RT_UNIMPLEMENTED, "a type that is not known");
+        why.code = RT_UNIMPLEMENTED;
+        return refuse_reads(c, e, &why, err);
     }
     size_t capacity;
     if (e->pub.shape.rank < 0 ||

@@ -28,7 +28,8 @@ struct rt_bundle_entry {
     uint32_t crc; /* masked checksum, as stored in the index */
     int n_parts;
     const struct rt_slice *parts;
-    const char *why_not; /* reason why the tensor cannot be read, or NULL if it can be read */
+    const char *why_not;    /* reason why the tensor cannot be read, or NULL if it can be read */
+    enum rt_status refusal; /* status of a read if why_not is set */
 };
 
 struct rt_bundle_shard {

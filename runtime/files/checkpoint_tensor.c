@@ -393,12 +393,12 @@ static enum rt_status copy_part(struct rt_checkpoint *c, const struct stored *s,
     return st;
 }
 
-/* Reads the resolved slice `want` of a tensor. The tensor is stored in one entry or as slices. */
+/* Reads the resolved slice `want` of a tensor. The tensor is stored in one entry or as slices that
+ * do not overlap (rt_slice_set_check). */
 static enum rt_status assemble(struct rt_checkpoint *c, const struct rt_bundle_entry *e,
                                const struct rt_checkpoint_run *run, const struct rt_slice *want,
                                struct rt_tensor *out, struct rt_error *err)
 {
-    size_t size = rt_dtype_size(e->pub.dtype);
     int n_parts = e->pub.is_sliced ? e->n_parts : 1;
     int64_t found = 0, n = rt_count(want->rank, want->length), k;
     struct stored s;
@@ -425,9 +425,6 @@ static enum rt_status assemble(struct rt_checkpoint *c, const struct rt_bundle_e
         rt_tensor_new(&t, rt_checkpoint_run_pool(run), e->pub.dtype, want->rank, want->length, err);
     if (st)
         return st;
-    if (n)
-        /* Zeroes the tensor, because the slices of a corrupt index may leave gaps. */
-        st = rt_checkpoint_run_zero(run, t.data, (size_t)n * size, err);
     for (int i = 0; i < n_parts && n && !st; i++) {
         st = i % CHECK_EVERY == 0 ? rt_checkpoint_run_check(run, err) : RT_OK;
         if (!st)
@@ -487,8 +484,7 @@ enum rt_status rt_checkpoint_tensor(struct rt_checkpoint *c, const char *name, s
     if (!e)
         return rt_fail(err, RT_NOT_FOUND, "Key %s not found in checkpoint", name);
     if (e->why_not)
-        return rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\" in %s: %s", name, c->prefix,
-                       e->why_not);
+        return rt_fail(err, e->refusal, "tensor \"%s\" in %s: %s", name, c->prefix, e->why_not);
     if (want != RT_NO_DTYPE && want != e->pub.dtype)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "tensor_name = %s; expected dtype %s does not equal original dtype %s", name,

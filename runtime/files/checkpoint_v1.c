@@ -17,6 +17,7 @@
 #include "runtime/base/thread.h"
 #include "runtime/files/checkpoint_v1_slice.h"
 #include "runtime/files/file.h"
+#include "runtime/files/slice_set.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/slice.h"
 #include "runtime/core/tensor_proto.h"
@@ -477,6 +478,9 @@ struct wanted {
     const struct rt_checkpoint_run *run;
     struct rt_tensor *out;
     int64_t found; /* number of elements of `part` that have been copied to `out` */
+    struct rt_checkpoint_v1_slices slices; /* slices of all files, in the order of the files */
+    size_t *ends;  /* for each file, the number of slices in it and in the files before it */
+    size_t n_read; /* number of slices that have been read */
 };
 
 /* Unpacks a tensor's entry in a list. The pool of `run` counts *held bytes for the message. On
@@ -540,14 +544,22 @@ static enum rt_status describe_entry(const struct rt_checkpoint_v1 *c, const sli
     return RT_OK;
 }
 
-/* Reads a tensor's dtype and shape from the files' lists of tensors. All files that list the tensor
- * must agree on the dtype and the shape. */
+/* Reads a tensor's dtype, shape and slices from the files' lists of tensors. All files that list
+ * the tensor must agree on the dtype and the shape, and the slices must not overlap. The caller
+ * must free w->ends and w->slices. */
 static enum rt_status describe(const struct rt_checkpoint_v1 *c, struct wanted *w,
                                struct rt_error *err)
 {
     const struct place *first = rt_map_get(&c->by_name, w->name);
+    struct rt_check check;
     enum rt_status st = RT_OK;
 
+    if (!first)
+        return rt_fail(err, RT_NOT_FOUND, "Tensor name \"%s\" not found in checkpoint files %s",
+                       w->name, c->pattern);
+    w->ends = calloc((size_t)c->n_files, sizeof *w->ends);
+    if (!w->ends)
+        return rt_fail_memory(err, "slices", (size_t)c->n_files * sizeof *w->ends);
     for (const struct place *p = first; p && !st; p = p->next) {
         slice_meta *m;
         size_t held;
@@ -557,11 +569,17 @@ static enum rt_status describe(const struct rt_checkpoint_v1 *c, struct wanted *
         if (st)
             break;
         st = describe_entry(c, m, p == first, w, err);
+        if (!st)
+            st = rt_checkpoint_v1_add_slices(&w->slices, w->name, w->rank, m, w->run, err);
+        w->ends[p->file] = w->slices.n;
         free_meta(m, w->run, held);
     }
-    if (!first)
-        st = rt_fail(err, RT_NOT_FOUND, "Tensor name \"%s\" not found in checkpoint files %s",
-                     w->name, c->pattern);
+    if (!st) {
+        st = rt_slice_set_check(w->slices.all, w->slices.n, w->rank, w->dim,
+                                rt_checkpoint_run_as_check(w->run, &check), err);
+        if (st)
+            rt_fail_prefix(err, "tensor \"%s\" in %s: ", w->name, c->pattern);
+    }
     return st;
 }
 
@@ -629,22 +647,20 @@ static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_erro
 }
 
 /* Copies the requested elements from the slices of one file. */
-static enum rt_status gather(struct rt_sstable_finder *table, const slice_meta *m, struct wanted *w,
+static enum rt_status gather(struct rt_sstable_finder *table, int file, struct wanted *w,
                              struct rt_error *err)
 {
     enum rt_status st = RT_OK;
 
-    for (size_t i = 0; i < m->n_slice && !st; i++) {
-        struct piece p = {.w = w};
-        struct rt_slice stored;
+    while (w->n_read < w->ends[file] && !st) {
+        const struct rt_slice stored = w->slices.all[w->n_read++];
+        struct piece p = {.w = w, .part = stored};
         struct rt_bytes key;
+        char text[128];
         st = rt_checkpoint_run_check(w->run, err);
         if (st)
             return st;
-        bool fits = rt_slice_from_proto(&stored, w->rank, m->slice[i]);
-        p.part = stored;
-        if (!fits || !rt_slice_resolve(&p.part, w->rank, w->dim))
-            return rt_fail(err, RT_DATA_LOSS, "slice %zu lies outside of the tensor", i);
+        rt_slice_resolve(&p.part, w->rank, w->dim);
         if (!rt_slice_overlap(&p.part, &w->part))
             continue;
         if (w->dtype == RT_STRING &&
@@ -657,9 +673,67 @@ static enum rt_status gather(struct rt_sstable_finder *table, const slice_meta *
                  : rt_sstable_finder_find(table, rt_span_of(key.p, key.n), take_piece, &p, err);
         rt_bytes_clear(&key);
         if (st == RT_NOT_FOUND)
-            st = rt_fail(err, RT_DATA_LOSS, "slice %zu is listed, but not stored", i);
+            st = rt_fail(err, RT_DATA_LOSS, "slice %s is listed, but not stored",
+                         rt_slice_text(text, sizeof text, &stored));
     }
     return st;
+}
+
+/* Copies the requested elements from the files that list the tensor. */
+static enum rt_status gather_all(const struct rt_checkpoint_v1 *c, struct wanted *w,
+                                 struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+
+    for (const struct place *p = rt_map_get(&c->by_name, w->name); p && !st; p = p->next) {
+        struct rt_sstable_source source;
+        struct rt_sstable_finder *table = NULL;
+        int fd;
+        st = source_open(&c->file[p->file], w->run, &source, &fd, err);
+        if (!st)
+            st = rt_sstable_finder_new(&table, &source, err);
+        if (!st)
+            st = gather(table, p->file, w, err);
+        rt_sstable_finder_free(table);
+        source_close(fd);
+    }
+    return st;
+}
+
+static enum rt_status read_tensor(const struct rt_checkpoint_v1 *c, struct wanted *w,
+                                  struct rt_span slice, enum rt_dtype want, struct rt_error *err)
+{
+    struct rt_check check;
+    struct rt_tensor *t = w->out;
+    enum rt_status st = describe(c, w, err);
+
+    if (st)
+        return st;
+    if (want != RT_NO_DTYPE && want != w->dtype)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Expected to restore a tensor of type %s, got a tensor of type %s instead: "
+                       "tensor_name = %s",
+                       rt_dtype_name(want), rt_dtype_name(w->dtype), w->name);
+    st = choose_part(w, slice, err);
+    if (!st && w->dtype == RT_STRING &&
+        rt_count(w->rank, w->part.length) != rt_count(w->rank, w->dim))
+        st = rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\": a part of strings", w->name);
+    if (!st)
+        st = rt_tensor_new_checked(t, rt_checkpoint_run_pool(w->run), w->dtype, w->rank,
+                                   w->part.length, rt_checkpoint_run_as_check(w->run, &check), err);
+    if (st)
+        return st;
+    const int64_t n = rt_tensor_count(t);
+    if (n)
+        st = gather_all(c, w, err);
+    if (st)
+        return rt_fail_prefix(err, "tensor \"%s\" in %s: ", w->name, c->pattern);
+    /* The slices do not overlap, so they hold each element if the number of elements is right. */
+    if (w->found != n)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Does not have sufficient slices for partitioned tensor %s to restore",
+                       w->name);
+    return RT_OK;
 }
 
 enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const char *name,
@@ -669,56 +743,12 @@ enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const c
 {
     struct rt_tensor t = {0};
     struct wanted w = {.name = name, .run = run, .out = &t};
-    struct rt_check check;
-    enum rt_status st;
+    const enum rt_status st = read_tensor(c, &w, slice, want, err);
 
-    *out = (struct rt_tensor){0};
-    st = describe(c, &w, err);
-    if (st)
-        return st;
-    if (want != RT_NO_DTYPE && want != w.dtype)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "Expected to restore a tensor of type %s, got a tensor of type %s instead: "
-                       "tensor_name = %s",
-                       rt_dtype_name(want), rt_dtype_name(w.dtype), name);
-    st = choose_part(&w, slice, err);
-    if (!st && w.dtype == RT_STRING && rt_count(w.rank, w.part.length) != rt_count(w.rank, w.dim))
-        st = rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\": a part of strings", name);
-    if (!st)
-        st = rt_tensor_new_checked(&t, rt_checkpoint_run_pool(run), w.dtype, w.rank, w.part.length,
-                                   rt_checkpoint_run_as_check(run, &check), err);
-    if (st)
-        return st;
-    int64_t n = rt_tensor_count(&t);
-    if (n && w.dtype != RT_STRING)
-        /* Zeroes the tensor, because the slices of a corrupt list may leave gaps. */
-        st = rt_checkpoint_run_zero(run, t.data, rt_tensor_bytes(&t), err);
-    for (const struct place *p = rt_map_get(&c->by_name, name); p && n && !st; p = p->next) {
-        struct rt_sstable_source source;
-        struct rt_sstable_finder *table = NULL;
-        slice_meta *m;
-        size_t held;
-        int fd;
-        st = source_open(&c->file[p->file], run, &source, &fd, err);
-        if (!st)
-            st = rt_sstable_finder_new(&table, &source, err);
-        if (!st)
-            st = unpack_meta(p, run, &m, &held, err);
-        if (!st) {
-            st = gather(table, m, &w, err);
-            free_meta(m, run, held);
-        }
-        rt_sstable_finder_free(table);
-        source_close(fd);
-    }
-    if (st)
-        rt_fail_prefix(err, "tensor \"%s\" in %s: ", name, c->pattern);
-    else if (w.found != n)
-        st = rt_fail(err, RT_INVALID_ARGUMENT,
-                     "Does not have sufficient slices for partitioned tensor %s to restore", name);
+    free(w.ends);
+    rt_checkpoint_v1_free_slices(&w.slices, run);
     if (st)
         rt_tensor_clear(&t);
-    else
-        *out = t;
+    *out = t;
     return st;
 }

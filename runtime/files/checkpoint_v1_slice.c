@@ -1,12 +1,16 @@
 #include "runtime/files/checkpoint_v1_slice.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/wire.h"
+#include "runtime/base/pieces.h"
+#include "runtime/core/pool.h"
 #include "runtime/core/str.h"
+#include "runtime/files/slice_set.h"
 
-/* field numbers of SavedTensorSlices.data, SavedSlice.data and TensorProto.tensor_content */
-enum { SLICES_DATA = 2, SLICE_DATA = 3, TENSOR_CONTENT = 4 };
+/* field numbers of SavedTensorSlices.data and SavedSlice.data */
+enum { SLICES_DATA = 2, SLICE_DATA = 3 };
 /* number of bytes of the message between two calls of the run's check */
 enum { CHECK_BYTES = 1 << 17 };
 
@@ -19,13 +23,13 @@ struct form {
 struct decoder {
     struct form form;
     enum rt_dtype dtype;
-    size_t size;     /* size of a value in memory, in bytes */
-    int64_t n, have; /* numbers of requested values and of decoded values */
+    size_t size;  /* size of a value in memory, in bytes */
+    int64_t n;    /* number of requested values */
+    int64_t have; /* number of values in the message so far; the first n of them are stored */
     char *dst;
     bool has_data;
-    struct rt_span content; /* the last tensor_content of the message */
-    size_t n_unchecked;     /* number of bytes of the message read since the run's check was last
-                             * called */
+    size_t n_unchecked; /* number of bytes of the message read since the run's check was last
+                         * called */
     const struct rt_checkpoint_run *run;
     struct rt_error *err;
 };
@@ -88,21 +92,23 @@ static enum rt_status store(struct decoder *d, uint64_t bits, size_t bytes)
         bits = bits != 0;
     if (d->have < d->n)
         memcpy(d->dst + (size_t)d->have * d->size, &bits, d->size);
-    d->have += d->have < d->n;
+    d->have++;
     return spend(d, bytes);
 }
 
 /* Copies values that are represented alike in the message and in memory. */
 static enum rt_status store_bytes(struct decoder *d, struct rt_span from)
 {
+    const int64_t left = d->n > d->have ? d->n - d->have : 0;
+    size_t n = from.n;
     enum rt_status st = RT_OK;
 
-    if (from.n % d->size)
+    if (n % d->size)
         return malformed(d);
-    if (from.n / d->size > (uint64_t)(d->n - d->have))
-        from.n = (size_t)(d->n - d->have) * d->size;
-    for (size_t at = 0; at < from.n && !st; at += CHECK_BYTES) {
-        const size_t piece = from.n - at < CHECK_BYTES ? from.n - at : CHECK_BYTES;
+    if (n / d->size > (uint64_t)left)
+        n = (size_t)left * d->size;
+    for (size_t at = 0; at < n && !st; at += CHECK_BYTES) {
+        const size_t piece = n - at < CHECK_BYTES ? n - at : CHECK_BYTES;
         memcpy(d->dst + (size_t)d->have * d->size + at, from.p + at, piece);
         st = spend(d, piece);
     }
@@ -112,9 +118,10 @@ static enum rt_status store_bytes(struct decoder *d, struct rt_span from)
 
 static enum rt_status store_string(struct decoder *d, struct rt_span text)
 {
-    if (d->have < d->n && !rt_str_set((struct rt_str *)(void *)d->dst + d->have++,
+    if (d->have < d->n && !rt_str_set((struct rt_str *)(void *)d->dst + d->have,
                                       rt_checkpoint_run_pool(d->run), text.p, text.n, d->err))
         return d->err->code;
+    d->have++;
     return spend(d, text.n + 1);
 }
 
@@ -159,57 +166,10 @@ static enum rt_status take_message(struct decoder *d, struct rt_span rest, int l
             st = f.type == PB_BYTES ? take_message(d, f.bytes, level + 1) : malformed(d);
         else if (level == 2 && f.number == d->form.field)
             st = take_values(d, &f);
-        else if (level == 2 && f.number == TENSOR_CONTENT && f.type == PB_BYTES)
-            d->content = f.bytes;
         if (!st)
             st = spend(d, f.type == PB_BYTES ? 1 : f.whole.n);
     }
     return st ? st : more < 0 ? malformed(d) : RT_OK;
-}
-
-/* Decodes strings from tensor_content: the lengths of all strings as varints, followed by the bytes
- * of all strings. */
-static enum rt_status content_strings(struct decoder *d)
-{
-    struct rt_span lengths = d->content, data = d->content;
-    uint64_t length, total = 0;
-    enum rt_status st = RT_OK;
-
-    for (int64_t i = 0; i < d->n && !st; i++) {
-        /* `total` cannot overflow, because it is at most twice the size of the content. */
-        if (!pb_varint(&data, &length) || length > d->content.n || (total += length) > d->content.n)
-            return rt_fail(d->err, RT_DATA_LOSS, "tensor_content: length %lld of %lld is bad",
-                           (long long)i, (long long)d->n);
-        st = spend(d, 1);
-    }
-    if (!st && total != data.n)
-        st = rt_fail(d->err, RT_DATA_LOSS,
-                     "tensor_content: %zu bytes of strings, their lengths say otherwise", data.n);
-    while (d->have < d->n && !st) {
-        pb_varint(&lengths, &length);
-        st = store_string(d, rt_span_of(data.p, (size_t)length));
-        data.p += length;
-    }
-    return st;
-}
-
-static enum rt_status take_content(struct decoder *d)
-{
-    d->have = 0;
-    if (d->dtype == RT_STRING)
-        return content_strings(d);
-    if (d->content.n != (uint64_t)d->n * d->size)
-        return rt_fail(d->err, RT_DATA_LOSS, "tensor_content holds %zu bytes, not %lld values",
-                       d->content.n, (long long)d->n);
-    /* Kernels rely on bools being 0 or 1. */
-    for (size_t i = 0; d->dtype == RT_BOOL && i < d->content.n; i++) {
-        if (d->content.p[i] > 1)
-            return rt_fail(d->err, RT_DATA_LOSS, "tensor_content: byte %zu is no bool", i);
-        const enum rt_status st = spend(d, 1);
-        if (st)
-            return st;
-    }
-    return store_bytes(d, d->content);
 }
 
 enum rt_status rt_checkpoint_v1_decode(struct rt_span message, enum rt_dtype dtype, int64_t n,
@@ -229,11 +189,65 @@ enum rt_status rt_checkpoint_v1_decode(struct rt_span message, enum rt_dtype dty
 
     if (!st && !d.has_data)
         return rt_fail(err, RT_DATA_LOSS, "a slice without data");
-    if (!st && d.content.n)
-        st = take_content(&d);
-    if (!st && d.have < d.n)
-        st =
-            rt_fail(err, RT_DATA_LOSS, "a slice of %lld values of type %s, of which %lld are given",
-                    (long long)d.n, rt_dtype_name(dtype), (long long)d.have);
+    if (!st && d.have / parts != n)
+        st = rt_fail(err, RT_DATA_LOSS, "a slice of %lld values of type %s has %lld values",
+                     (long long)n, rt_dtype_name(dtype), (long long)(d.have / parts));
     return st;
+}
+
+/* memory of a slice while the slices are compared, in bytes */
+enum { BYTES_PER_SLICE = sizeof(struct rt_slice) + RT_SLICE_SET_BYTES };
+
+static enum rt_status add_slice(struct rt_slice *s, const char *name, int rank,
+                                const Tensorflow__TensorSliceProto *from, struct rt_error *err)
+{
+    if (!rt_slice_from_proto(s, rank, from))
+        return rt_fail(
+            err, RT_INTERNAL,
+            "tensor \"%s\": Mismatching ranks: a slice of %zu dimensions, the tensor has %d", name,
+            from->n_extent, rank);
+    for (int i = 0; i < rank; i++) {
+        const bool is_full = s->start[i] == 0 && s->length[i] == -1;
+        if (!is_full && (s->start[i] < 0 || s->length[i] <= 0))
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "tensor \"%s\": Expected non-negative start and positive length but got "
+                           "start = %lld, length = %lld",
+                           name, (long long)s->start[i], (long long)s->length[i]);
+    }
+    return RT_OK;
+}
+
+enum rt_status rt_checkpoint_v1_add_slices(struct rt_checkpoint_v1_slices *to, const char *name,
+                                           int rank, const Tensorflow__SavedSliceMeta *m,
+                                           const struct rt_checkpoint_run *run,
+                                           struct rt_error *err)
+{
+    struct rt_pool *pool = rt_checkpoint_run_pool(run);
+    const size_t bytes = m->n_slice * BYTES_PER_SLICE;
+    struct rt_check check;
+    const struct rt_check *asked = rt_checkpoint_run_as_check(run, &check);
+    enum rt_status st = rt_pool_hold(pool, bytes, 0, "the slices of a tensor", err);
+
+    if (st)
+        return st;
+    struct rt_slice *more = realloc(to->all, (to->n + m->n_slice + 1) * sizeof *more);
+    if (!more) {
+        rt_pool_release(pool, bytes);
+        return rt_fail_memory(err, "slices", bytes);
+    }
+    to->all = more;
+    for (size_t i = 0; i < m->n_slice && !st; i++) {
+        st = rt_check_tick(asked, i, err);
+        if (!st)
+            st = add_slice(&more[to->n + i], name, rank, m->slice[i], err);
+    }
+    to->n += m->n_slice;
+    return st;
+}
+
+void rt_checkpoint_v1_free_slices(struct rt_checkpoint_v1_slices *s,
+                                  const struct rt_checkpoint_run *run)
+{
+    free(s->all);
+    rt_pool_release(rt_checkpoint_run_pool(run), s->n * BYTES_PER_SLICE);
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/base/pieces.h"
 #include "runtime/files/checkpoint.h"
 
 static uint64_t next(uint64_t *state)
@@ -77,7 +78,7 @@ int main(int argc, char **argv)
         names[i] = e->name;
         st = rt_tensor_new(&tensors[i], NULL, e->dtype, e->shape.rank, e->shape.dim, &err);
         if (!st && e->dtype != RT_STRING)
-            st = rt_checkpoint_run_zero(NULL, tensors[i].data, rt_tensor_bytes(&tensors[i]), &err);
+            st = rt_zero_pieces(tensors[i].data, rt_tensor_bytes(&tensors[i]), NULL, &err);
         if (!st)
             fill(e, &tensors[i]);
     }
