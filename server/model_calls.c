@@ -29,6 +29,12 @@ static enum rt_status attach(struct srv_server *s, struct srv_version *v, struct
     return st;
 }
 
+static void retire(struct srv_server *s, struct srv_version *v)
+{
+    (void)s;
+    srv_model_queue_hurry(v->model_queue);
+}
+
 static void detach(struct srv_server *s, struct srv_version *v)
 {
     srv_model_queue_free(v->model_queue);
@@ -77,6 +83,7 @@ const struct srv_model_calls srv_model_calls = {
     .free = rt_model_free,
     .end = end,
     .attach = attach,
+    .retire = retire,
     .detach = detach,
     .configure = configure,
     .count_load = count_load,

@@ -247,6 +247,17 @@ void srv_scheduler_hurry(struct srv_scheduler *s)
     srv_scheduler_wake(s, wake);
 }
 
+void srv_model_queue_hurry(struct srv_model_queue *l)
+{
+    struct srv_scheduler *s = l->scheduler;
+
+    rt_mutex_lock(&s->mu);
+    l->core.hurries = true;
+    const uint32_t wake = srv_scheduler_groups_to_wake(s, rt_now_ns());
+    rt_mutex_unlock(&s->mu);
+    srv_scheduler_wake(s, wake);
+}
+
 /* Completes all queued jobs of a core. Returns their number. */
 static int refuse_all(struct srv_scheduler *s, struct srv_core *core, enum rt_status code,
                       const char *text)

@@ -41,8 +41,10 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job);
 /* Submits the jobs of a turn, linked by `next`. Takes the lock once and wakes at most one
  * worker. */
 void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first);
-/* Lets batches run without waiting for more jobs. Called when no more requests will arrive. */
+/* Lets batches run without waiting for more jobs: those of all versions when the server stops, or
+ * those of one version that is being unloaded. Called when no more requests will arrive. */
 void srv_scheduler_hurry(struct srv_scheduler *s);
+void srv_model_queue_hurry(struct srv_model_queue *l);
 /* Completes all queued jobs with the given status and error message, at the end of a drain. Returns
  * the number of these jobs. */
 int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text);

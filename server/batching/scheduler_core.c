@@ -283,8 +283,8 @@ static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *
     const struct srv_core_policy *p = b->model_queue->policy;
     int64_t oldest = RT_NEVER;
 
-    if (!p->timeout_ns || c->hurries || !b->merges || b->n_rows >= srv_core_row_limit(b) ||
-        b->n_batches > 1)
+    if (!p->timeout_ns || c->hurries || b->model_queue->hurries || !b->merges ||
+        b->n_rows >= srv_core_row_limit(b) || b->n_batches > 1)
         return INT64_MIN;
     for (const struct srv_core_job *j = b->head; j; j = j->next)
         oldest = min64(oldest, j->queued_ns);

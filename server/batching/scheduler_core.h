@@ -113,6 +113,7 @@ struct srv_core_model_queue {
     int long_running;  /* number of running batches that srv_core_mark_long has marked */
     size_t n_bytes;
     bool alone_running;
+    bool hurries; /* whether no more jobs will arrive, so that batches need not wait */
 };
 
 struct srv_core_settings {
@@ -153,7 +154,7 @@ struct srv_core {
     size_t n_bytes;
     /* for each group, the two model queues whose batches began last, latest first */
     struct srv_core_recent recent[SRV_CORE_GROUPS][2];
-    bool hurries; /* whether no more jobs will arrive, so that batches need not wait */
+    bool hurries; /* whether no more jobs will arrive in any model queue */
 };
 
 void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings);

@@ -51,8 +51,10 @@ struct srv_model_calls {
     /* Ends the requests of a version that is being unloaded, so that its handles are released. */
     void (*end)(struct rt_model *model);
     /* `attach` creates a version's model queue and metrics before the version is published.
-     * `detach` frees them after the version's last handle has been released. */
+     * `retire` is called when the version has left the map, and no new requests will find it.
+     * `detach` frees what `attach` made after the version's last handle has been released. */
     enum rt_status (*attach)(struct srv_server *s, struct srv_version *v, struct rt_error *err);
+    void (*retire)(struct srv_server *s, struct srv_version *v);
     void (*detach)(struct srv_server *s, struct srv_version *v);
     /* Called when a new model configuration takes effect. May be NULL. */
     void (*configure)(struct srv_server *s, const struct srv_config *config);

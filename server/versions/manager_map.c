@@ -119,6 +119,7 @@ void srv_mgr_swap_map(struct srv_manager *m, struct srv_grace *g, const struct s
     begin_grace(m, g);
     for (struct srv_grace *next; leaving; leaving = next) {
         next = leaving->next;
+        m->calls->retire(m->server, leaving->version);
         begin_grace(m, leaving);
     }
 }

@@ -325,6 +325,20 @@ class Limits(Case):
             self.assertLess(time.monotonic() - start, AT_ONCE)
             self.assertEqual(answers, [(200, [2.0])])
 
+    def test_a_version_that_is_unloaded_does_not_wait_for_more_requests(self):
+        with Batched(self, "batch_timeout_micros { value: 60000000 }",
+                     "--file_system_poll_wait_seconds=1") as b:
+            answers = []
+            waiting = threading.Thread(target=lambda: answers.append(b.rest("double", [1.0])))
+            waiting.start()
+            b.wait_queued(1)
+            save(self.path("m", "2"))
+            start = time.monotonic()
+            waiting.join()
+            self.assertLess(time.monotonic() - start, AT_ONCE)
+            self.assertEqual(answers, [(200, [2.0])])
+            wait_for(lambda: b.server.state("m", 1) == "END", "the end of version 1")
+
 
 class Modes(Case):
     def test_without_the_flag_only_proved_signatures_are_merged(self):

@@ -534,9 +534,13 @@ static void when_nothing_more_comes_no_batch_waits(void **state)
     begin(&w, usual());
     w.policy.timeout_ns = 100;
     put(&w, 0, 4, RT_NEVER, 10);
+    put(&w, 2, 4, RT_NEVER, 10); /* a bucket of another model queue */
     take_none(&w, 50);
+    w.bucket[2].model_queue->hurries = true;
+    take(&w, 51, 2, 1);
+    take_none(&w, 51);
     w.core.hurries = true;
-    take(&w, 51, 0, 1);
+    take(&w, 52, 0, 1);
 }
 
 static void a_batch_that_the_next_job_does_not_fit_waits_no_longer(void **state)

@@ -97,6 +97,12 @@ static enum rt_status fake_attach(struct srv_server *s, struct srv_version *v, s
     return RT_OK;
 }
 
+static void fake_retire(struct srv_server *s, struct srv_version *v)
+{
+    (void)s, (void)v;
+    atomic_fetch_add(&fixture.n_retired, 1);
+}
+
 static void fake_detach(struct srv_server *s, struct srv_version *v)
 {
     (void)s, (void)v;
@@ -133,6 +139,7 @@ static const struct srv_model_calls fakes = {
     .free = fake_free,
     .end = fake_end,
     .attach = fake_attach,
+    .retire = fake_retire,
     .detach = fake_detach,
     .count_load = fake_count_load,
     .count_event = fake_count_event,
@@ -213,6 +220,7 @@ int mf_set_up(void **state)
     atomic_store(&fixture.n_loaded, 0);
     atomic_store(&fixture.n_freed, 0);
     atomic_store(&fixture.n_attached, 0);
+    atomic_store(&fixture.n_retired, 0);
     atomic_store(&fixture.n_detached, 0);
     atomic_store(&fixture.n_events, 0);
     atomic_store(&fixture.n_gone, 0);
@@ -279,6 +287,7 @@ int mf_tear_down(void **state)
         srv_manager_free(fixture.server.manager);
         assert_int_equal(atomic_load(&fixture.n_loaded), atomic_load(&fixture.n_freed));
         assert_int_equal(atomic_load(&fixture.n_attached), atomic_load(&fixture.n_detached));
+        assert_int_equal(atomic_load(&fixture.n_retired), atomic_load(&fixture.n_detached));
     }
     folder_remove();
     return 0;

@@ -37,7 +37,7 @@ extern struct manager_fixture {
     atomic_int n_cancelled_loads;
     atomic_int n_loaded, n_freed;
     char freed_by[16]; /* name of the thread of the last call to free; set before n_freed */
-    atomic_int n_attached, n_detached;
+    atomic_int n_attached, n_retired, n_detached;
     atomic_int n_events;
     char gone[64];     /* model of the last call to model_gone */
     atomic_int n_gone; /* number of calls to model_gone; incremented after `gone` is set */
