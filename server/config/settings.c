@@ -249,6 +249,41 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
 
 /* ---- monitoring, thread pools, checks ---- */
 
+static bool is_at_or_below(const char *path, const char *root)
+{
+    const size_t n = strlen(root);
+
+    return strncmp(path, root, n) == 0 && (!path[n] || path[n] == '/');
+}
+
+/* Refuses a path of the metrics page that no request can have, or at which the page would hide the
+ * answers to orchestrators. Warns of a path at which the page hides a model's. */
+static enum rt_status check_metrics_path(const char *path, const char *file, struct rt_error *err)
+{
+    if (*path != '/')
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--monitoring_config_file=%s: path \"%s\" does not begin with a slash", file,
+                       path);
+    for (const char *p = path; *p; p++)
+        if (*p <= ' ' || *p > '~' || *p == '?' || *p == '#')
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "--monitoring_config_file=%s: path \"%s\" cannot be requested: a path "
+                           "has no spaces, control characters, \"?\", \"#\" or characters beyond "
+                           "ASCII",
+                           file, path);
+    if (strcmp(path, "/healthz") == 0 || is_at_or_below(path, "/readyz"))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--monitoring_config_file=%s: path \"%s\" would hide the server's own "
+                       "/healthz or /readyz",
+                       file, path);
+    if (is_at_or_below(path, "/v1/models") || is_at_or_below(path, "/v2"))
+        RT_LOG(RT_LOG_WARNING,
+               "--monitoring_config_file=%s: at path \"%s\" the metrics page hides a path of the "
+               "models' API",
+               file, path);
+    return RT_OK;
+}
+
 static enum rt_status read_monitoring(struct srv_options *o, struct rt_arena *arena,
                                       struct rt_error *err)
 {
@@ -260,18 +295,18 @@ static enum rt_status read_monitoring(struct srv_options *o, struct rt_arena *ar
         return st;
     const Tensorflow__Serving__PrometheusConfig *p =
         ((const Tensorflow__Serving__MonitoringConfig *)message)->prometheus_config;
-    if (p && p->enable && *p->path && *p->path != '/')
-        st = rt_fail(err, RT_INVALID_ARGUMENT,
-                     "--monitoring_config_file=%s: path \"%s\" does not begin with a slash",
-                     o->monitoring_config_file, p->path);
-    else if (!p || !p->enable)
+    if (p && p->enable && *p->path)
+        st = check_metrics_path(p->path, o->monitoring_config_file, err);
+    if (st)
+        pb_free(message);
+    if (st)
+        return st;
+    if (!p || !p->enable)
         o->prometheus_path = "";
     else if (*p->path)
         o->prometheus_path = rt_arena_strdup(arena, p->path);
     pb_free(message);
-    if (!st && !o->prometheus_path)
-        st = rt_fail_memory(err, "the monitoring configuration", 0);
-    return st;
+    return o->prometheus_path ? RT_OK : rt_fail_memory(err, "the monitoring configuration", 0);
 }
 
 static enum rt_status read_thread_pools(const struct srv_options *o, struct rt_error *err)

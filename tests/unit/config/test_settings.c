@@ -146,6 +146,28 @@ static void a_monitoring_file_moves_the_prometheus_page(void **state)
     folder_remove();
 }
 
+static void a_metrics_path_that_no_request_has_or_that_hides_health_is_refused(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"/a b",    "/m?x=1",   "/m#f",    "/m\\303\\244",
+                                        "/m\\177", "/healthz", "/readyz", "/readyz/m"};
+    static const char *const whys[] = {"cannot be requested", "would hide the server's own"};
+    char text[128];
+    folder_new();
+    for (int i = 0; i < 8; i++) {
+        snprintf(text, sizeof text, "prometheus_config { enable: true path: \"%s\" }", paths[i]);
+        assert_int_equal(RESOLVE(flag("monitoring_config_file", file(text))), RT_INVALID_ARGUMENT);
+        assert_non_null(strstr(rt_error_text(&err), whys[i >= 5]));
+    }
+    for (int i = 0; i < 2; i++) {
+        static const char *const served[] = {"/healthz/metrics", "/v1/metrics%20~"};
+        snprintf(text, sizeof text, "prometheus_config { enable: true path: \"%s\" }", served[i]);
+        assert_ok(RESOLVE(flag("monitoring_config_file", file(text))), &err);
+        assert_string_equal(o.prometheus_path, served[i]);
+    }
+    folder_remove();
+}
+
 static void a_thread_pool_file_without_a_factory_is_taken(void **state)
 {
     (void)state;
@@ -244,6 +266,7 @@ int main(void)
         cmocka_unit_test(a_session_file_counts_where_no_flag_does),
         cmocka_unit_test(a_file_that_is_not_there_is_named),
         cmocka_unit_test(a_monitoring_file_moves_the_prometheus_page),
+        cmocka_unit_test(a_metrics_path_that_no_request_has_or_that_hides_health_is_refused),
         cmocka_unit_test(a_thread_pool_file_without_a_factory_is_taken),
         cmocka_unit_test(a_platform_file_takes_the_place_of_its_flags),
         cmocka_unit_test(an_empty_platform_config_is_all_defaults),
