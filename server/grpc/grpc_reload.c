@@ -16,6 +16,9 @@ enum {
     MAX_METRICS = 1000, /* maximum number of names in a request, including repeated ones */
     MAX_NAME = 1024,    /* in bytes */
     MAX_PAGE = 1 << 30, /* maximum size of the metrics page in bytes */
+    /* Maximum size of the config in bytes. The config and the names are copied to the arena of the
+     * call, which has 16 MiB. */
+    MAX_CONFIG = 15 << 20,
 };
 
 /* Limits the log messages about reloads, because a client can request reloads at any rate. */
@@ -74,7 +77,11 @@ static enum rt_status read_reload(struct srv_call *c, struct reload *r)
     if (!st && !r->metrics)
         st = rt_fail_memory(&c->err, "a reload", 0);
     while (!st && (got = srv_field_next(&at, &f)) > 0) {
-        if (f.type == SRV_BYTES && f.number == 1)
+        if (f.type == SRV_BYTES && f.number == 1 && f.body.left > MAX_CONFIG)
+            st = rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
+                         "ReloadConfigRequest.config has %zu bytes, %d are the most",
+                         (size_t)f.body.left, MAX_CONFIG);
+        else if (f.type == SRV_BYTES && f.number == 1)
             st = srv_field_span(&f, &r->config, c->arena, &c->err);
         else if (f.type == SRV_BYTES && f.number == 2)
             st = add_metric(c, r, &f);

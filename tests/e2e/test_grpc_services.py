@@ -116,6 +116,8 @@ class Reload(GrpcCase):
             "/tensorflow.serving.ModelService/HandleReloadConfigRequest")
         self.fails(CODE.INVALID_ARGUMENT, "protobuf", raw, b"\x0a\xff\xff")
         self.fails(CODE.INVALID_ARGUMENT, "", raw, b"\x0a\x02\xff\xff")
+        large = self.request(("b", "/" + "x" * (15 << 20)))
+        self.fails(CODE.RESOURCE_EXHAUSTED, "bytes, 15728640 are the most", reload, large)
 
     def test_a_new_model_that_fails_is_named_and_nothing_is_rolled_back(self):
         os.makedirs(self.path("bad/1"))
