@@ -17,15 +17,16 @@ static enum rt_status attach(struct srv_server *s, struct srv_version *v, struct
         return rt_fail_memory(err, "a version's metrics", 0);
     for (int i = 0; i < n; i++)
         names[i] = v->loaded->signatures[i].def->name;
-    v->log = srv_request_log_model(s->request_log, v->model);
+    v->log = srv_request_log_acquire(s->request_log, v->model);
     if (!v->log)
         return rt_fail_memory(err, "a model's request log", 0);
     v->metrics = srv_metrics_version(s->metrics, v->model, v->version, n, names);
-    if (!v->metrics)
-        return rt_fail_memory(err, "a version's metrics", 0);
-    enum rt_status st = srv_model_queue_new(s->scheduler, v, &v->model_queue, err);
-    if (st)
+    enum rt_status st = v->metrics ? srv_model_queue_new(s->scheduler, v, &v->model_queue, err)
+                                   : rt_fail_memory(err, "a version's metrics", 0);
+    if (st) {
         srv_metrics_drop_version(s->metrics, v->metrics);
+        srv_request_log_release(v->log);
+    }
     return st;
 }
 
@@ -39,6 +40,7 @@ static void detach(struct srv_server *s, struct srv_version *v)
 {
     srv_model_queue_free(v->model_queue);
     srv_metrics_drop_version(s->metrics, v->metrics);
+    srv_request_log_release(v->log);
 }
 
 static void count_load(struct srv_server *s, const char *model, const char *dir, bool ok,

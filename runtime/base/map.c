@@ -64,8 +64,34 @@ void *rt_map_get(const struct rt_map *m, const char *key)
     return rt_map_getn(m, key, strlen(key));
 }
 
+/* Enters the index of every entry into the slots, which must all be empty. */
+static void fill_slots(const struct rt_map *m, uint32_t *slot, size_t n_slots)
+{
+    for (size_t k = 0; k < m->n; k++) {
+        size_t i = m->entry[k].hash & (n_slots - 1);
+        while (slot[i] != EMPTY)
+            i = (i + 1) & (n_slots - 1);
+        slot[i] = (uint32_t)(k + 1);
+    }
+}
+
+/* Drops the removed entries, so that the memory of a map depends on the largest number of entries
+ * that it had at once, and not on the number of insertions. */
+static void drop_removed(struct rt_map *m)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < m->n; k++)
+        if (m->entry[k].key)
+            m->entry[n++] = m->entry[k];
+    m->n = n;
+    memset(m->slot, 0, m->n_slots * sizeof *m->slot);
+    fill_slots(m, m->slot, m->n_slots);
+}
+
 static bool grow(struct rt_map *m)
 {
+    if (m->n && m->n == m->capacity && m->n_live <= m->n / 2)
+        drop_removed(m);
     if (m->n == m->capacity) {
         size_t capacity = m->capacity ? m->capacity * 2 : 16;
         struct rt_map_entry *e = realloc(m->entry, capacity * sizeof *e);
@@ -80,12 +106,7 @@ static bool grow(struct rt_map *m)
     uint32_t *slot = calloc(n_slots, sizeof *slot);
     if (!slot)
         return false;
-    for (size_t k = 0; k < m->n; k++) {
-        size_t i = m->entry[k].hash & (n_slots - 1);
-        while (slot[i] != EMPTY)
-            i = (i + 1) & (n_slots - 1);
-        slot[i] = (uint32_t)(k + 1);
-    }
+    fill_slots(m, slot, n_slots);
     free(m->slot);
     m->slot = slot;
     m->n_slots = n_slots;

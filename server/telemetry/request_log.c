@@ -6,7 +6,9 @@
 #include "proto/prediction_log.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/base/map.h"
 #include "runtime/base/thread.h"
+#include "server/base/list.h"
 #include "server/inference/inference.h"
 #include "server/metrics/metrics.h"
 #include "server/protocol/tfs/model_spec.h"
@@ -17,11 +19,17 @@
 enum { OUTAGE_LOG_S = 60 };
 
 struct srv_model_log {
-    struct srv_model_log *next;
+    /* in the list `open_files` while the file is open; used only by the thread that writes the
+     * files; must be the first member */
+    struct srv_link open_file;
     struct srv_request_log *all;
     char *model;
     _Atomic uint64_t threshold; /* sampling threshold; 0 means that no request is logged */
-    /* all->mu guards the three members below. */
+    /* all->mu guards the five members below. */
+    /* The number of references to this log. Each version of the model, each queued record, a prefix
+     * and an open file count as one reference. The log is freed when no reference is left. */
+    int64_t n_references;
+    uint64_t configured; /* value of all->n_configured when the model was last configured */
     double rate;
     char *prefix;        /* prefix of the file names, or NULL if logging is off */
     uint64_t generation; /* number of changes of `prefix` */
@@ -47,7 +55,9 @@ struct srv_request_log {
     pthread_t thread;
     struct rt_mutex mu;
     struct rt_cond wake;
-    struct srv_model_log *models; /* mu guards this member and all members below */
+    struct srv_link open_files; /* used only by the thread that writes the files */
+    struct rt_map models;  /* logs by model name; mu guards this member and all members below */
+    uint64_t n_configured; /* number of calls of srv_request_log_configure */
     struct record *first, **end;
     /* total size in bytes of the records that are not completely written */
     size_t queued;
@@ -77,6 +87,70 @@ bool srv_request_log_wants(const struct srv_job *job)
     return threshold &&
            srv_request_log_samples(threshold, (uint64_t)job->received_ns * 0x9e3779b97f4a7c15u +
                                                   (uintptr_t)job);
+}
+
+/* ---- references ---- */
+
+static struct srv_model_log *acquire_locked(struct srv_request_log *l, const char *model)
+    RT_REQUIRES(l->mu)
+{
+    struct srv_model_log *log = rt_map_get(&l->models, model);
+
+    if (!log) {
+        log = calloc(1, sizeof *log);
+        if (!log)
+            return NULL;
+        log->model = strdup(model);
+        if (!log->model || !rt_map_put(&l->models, model, log)) {
+            free(log->model);
+            free(log);
+            return NULL;
+        }
+        log->all = l;
+        srv_request_file_init(&log->file);
+    }
+    log->n_references++;
+    return log;
+}
+
+static void free_log(struct srv_model_log *log)
+{
+    free(log->prefix);
+    free(log->model);
+    free(log);
+}
+
+static void release_locked(struct srv_request_log *l, struct srv_model_log *log) RT_REQUIRES(l->mu)
+{
+    if (--log->n_references)
+        return;
+    rt_map_remove(&l->models, log->model);
+    free_log(log);
+}
+
+struct srv_model_log *srv_request_log_acquire(struct srv_request_log *l, const char *model)
+{
+    rt_mutex_lock(&l->mu);
+    struct srv_model_log *log = acquire_locked(l, model);
+    rt_mutex_unlock(&l->mu);
+    return log;
+}
+
+void srv_request_log_release(struct srv_model_log *log)
+{
+    struct srv_request_log *l = log->all;
+
+    rt_mutex_lock(&l->mu);
+    release_locked(l, log);
+    rt_mutex_unlock(&l->mu);
+}
+
+size_t srv_request_log_models(struct srv_request_log *l)
+{
+    rt_mutex_lock(&l->mu);
+    const size_t n = l->models.n_live;
+    rt_mutex_unlock(&l->mu);
+    return n;
 }
 
 /* ---- a record ---- */
@@ -167,6 +241,7 @@ static void submit(struct srv_request_log *l, struct record *r)
     rt_mutex_lock(&l->mu);
     bool was_empty = !l->first;
     r->generation = r->log->generation;
+    r->log->n_references++;
     *l->end = r;
     l->end = &r->next;
     if (was_empty)
@@ -298,6 +373,11 @@ static void write_one(struct srv_request_log *l, struct record *r)
     free(r->bytes);
     give_back(l, r->n);
     free(r);
+    if (srv_request_file_is_open(&log->file) && !log->open_file.next)
+        /* the open file takes over the record's reference */
+        srv_list_append(&l->open_files, &log->open_file);
+    else
+        srv_request_log_release(log);
 }
 
 /* Closes files that are too old or no longer used. Returns the time at which the next file is too
@@ -306,22 +386,22 @@ static int64_t end_files(struct srv_request_log *l)
 {
     int64_t now = rt_now_ns(), next = RT_NEVER;
 
-    rt_mutex_lock(&l->mu);
-    /* New logs are inserted only before the first log, so the list from here on does not change. */
-    struct srv_model_log *log = l->models;
-    rt_mutex_unlock(&l->mu);
-    for (; log; log = log->next) {
-        if (!srv_request_file_is_open(&log->file))
-            continue;
+    for (struct srv_link *at = l->open_files.next, *following; at != &l->open_files;
+         at = following) {
+        struct srv_model_log *log = (struct srv_model_log *)(void *)at;
+        following = at->next;
         rt_mutex_lock(&l->mu);
         bool ended = !l->first && (log->generation != log->file_generation || l->stopping);
         rt_mutex_unlock(&l->mu);
         int64_t end = log->file.opened_ns + l->limits.file_ns;
-        if (ended || end <= now)
-            /* closing a file may take long, so the lock is not held */
-            srv_request_file_close(&log->file);
-        else if (end < next)
-            next = end;
+        if (srv_request_file_is_open(&log->file) && !ended && end > now) {
+            next = end < next ? end : next;
+            continue;
+        }
+        /* closing a file may take long, so the lock is not held */
+        srv_request_file_close(&log->file);
+        srv_list_remove(at);
+        srv_request_log_release(log);
     }
     return next;
 }
@@ -354,37 +434,6 @@ static void *write_thread(void *arg)
 
 /* ---- models ---- */
 
-static struct srv_model_log *model_locked(struct srv_request_log *l, const char *model)
-    RT_REQUIRES(l->mu)
-{
-    struct srv_model_log *log = l->models;
-
-    while (log && strcmp(log->model, model) != 0)
-        log = log->next;
-    if (log)
-        return log;
-    log = calloc(1, sizeof *log);
-    if (log && !(log->model = strdup(model))) {
-        free(log);
-        log = NULL;
-    }
-    if (!log)
-        return NULL;
-    log->all = l;
-    srv_request_file_init(&log->file);
-    log->next = l->models;
-    l->models = log;
-    return log;
-}
-
-struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const char *model)
-{
-    rt_mutex_lock(&l->mu);
-    struct srv_model_log *log = model_locked(l, model);
-    rt_mutex_unlock(&l->mu);
-    return log;
-}
-
 /* Returns `wanted` if it enables request logging in a supported form. Otherwise returns NULL, which
  * disables the model's log. */
 static const struct srv_logging_config *usable(const char *model,
@@ -408,21 +457,40 @@ static const struct srv_logging_config *usable(const char *model,
     return wanted;
 }
 
+/* Installs a configuration, or switches the log off if `c` is NULL. The caller must hold a
+ * reference to the log in addition to that of the log's prefix. */
 static void configure_locked(struct srv_request_log *l, struct srv_model_log *log,
                              const struct srv_logging_config *c) RT_REQUIRES(l->mu)
 {
     bool same = c ? log->prefix && strcmp(log->prefix, c->filename_prefix) == 0 : !log->prefix;
 
     if (!same) {
+        const bool had_prefix = log->prefix;
         free(log->prefix);
         log->prefix = c ? strdup(c->filename_prefix) : NULL;
+        log->n_references += (log->prefix != NULL) - had_prefix;
         log->generation++;
     }
-    (void)l; /* only the annotation RT_REQUIRES uses `l` */
+    log->configured = l->n_configured;
     log->rate = c ? c->sampling_rate : 0;
     atomic_store_explicit(&log->threshold,
                           c && log->prefix ? srv_request_log_threshold(log->rate) : 0,
                           memory_order_relaxed);
+}
+
+/* The lock is held for one model at a time, because requests that are logged wait for it. */
+static void configure_model(struct srv_request_log *l, const char *model,
+                            const struct srv_logging_config *c)
+{
+    rt_mutex_lock(&l->mu);
+    if (c || rt_map_get(&l->models, model)) {
+        struct srv_model_log *log = acquire_locked(l, model);
+        if (log) {
+            configure_locked(l, log, c);
+            release_locked(l, log);
+        }
+    }
+    rt_mutex_unlock(&l->mu);
 }
 
 void srv_request_log_configure(struct srv_request_log *l, const struct srv_config *config)
@@ -430,14 +498,19 @@ void srv_request_log_configure(struct srv_request_log *l, const struct srv_confi
     if (!l)
         return;
     rt_mutex_lock(&l->mu);
-    for (struct srv_model_log *log = l->models; log; log = log->next)
-        if (!srv_config_find(config, log->model))
-            configure_locked(l, log, NULL);
-    for (int i = 0; i < config->n_models; i++) {
-        const struct srv_model_config *m = &config->models[i];
-        struct srv_model_log *log = model_locked(l, m->name);
-        if (log)
-            configure_locked(l, log, usable(m->name, m->logging));
+    l->n_configured++;
+    rt_mutex_unlock(&l->mu);
+    for (int i = 0; i < config->n_models; i++)
+        configure_model(l, config->models[i].name,
+                        usable(config->models[i].name, config->models[i].logging));
+    rt_mutex_lock(&l->mu);
+    for (size_t i = 0; i < l->models.n; i++) {
+        struct srv_model_log *log = l->models.entry[i].value;
+        if (!log || log->configured == l->n_configured)
+            continue;
+        log->n_references++;
+        configure_locked(l, log, NULL);
+        release_locked(l, log);
     }
     rt_cond_signal(&l->wake);
     rt_mutex_unlock(&l->mu);
@@ -455,6 +528,8 @@ struct srv_request_log *srv_request_log_new(const struct srv_request_log_limits 
     l->limits = *limits;
     l->metrics = metrics;
     l->end = &l->first;
+    srv_list_init(&l->open_files);
+    rt_map_init(&l->models);
     rt_mutex_init(&l->mu);
     rt_cond_init(&l->wake);
     if (rt_thread_start(&l->thread, "request_log", write_thread, l)) {
@@ -475,13 +550,10 @@ void srv_request_log_free(struct srv_request_log *l)
     rt_cond_signal(&l->wake);
     rt_mutex_unlock(&l->mu);
     pthread_join(l->thread, NULL);
-    while (l->models) {
-        struct srv_model_log *log = l->models;
-        l->models = log->next;
-        free(log->prefix);
-        free(log->model);
-        free(log);
-    }
+    for (size_t i = 0; i < l->models.n; i++)
+        if (l->models.entry[i].value)
+            free_log(l->models.entry[i].value);
+    rt_map_clear(&l->models);
     rt_cond_clear(&l->wake);
     rt_mutex_clear(&l->mu);
     free(l);

@@ -8,6 +8,9 @@
  * the current one reaches its size or age limit, or when the config changes the prefix. A file
  * contains only complete records.
  *
+ * Owner: the logs are found by the name of the model and are counted by references. A log is freed
+ * when its model has no version, no logging_config, no queued record and no open file.
+ *
  * Threads: one thread writes the files. Its queue is bounded. Records that do not fit are dropped
  * and counted, so that no request ever waits for a disk.
  */
@@ -21,7 +24,7 @@ struct srv_metrics;
 struct srv_inference;
 struct srv_job;
 struct srv_request_log; /* the request logs of all models */
-struct srv_model_log;   /* the request log of a model; valid while the srv_request_log exists */
+struct srv_model_log;   /* the request log of a model */
 
 struct srv_request_log_limits {
     size_t queue_bytes; /* maximum total size of the queued records */
@@ -36,12 +39,16 @@ struct srv_request_log *srv_request_log_new(const struct srv_request_log_limits 
 /* Writes all queued records and frees the log. `l` may be NULL. */
 void srv_request_log_free(struct srv_request_log *l);
 
-/* Returns a model's log, which is off until it is configured. Returns NULL if memory runs out. May
- * be called on any thread. */
-struct srv_model_log *srv_request_log_model(struct srv_request_log *l, const char *model);
+/* Returns a reference to a model's log, which is off until it is configured. The caller must
+ * release the reference. Returns NULL if memory runs out. May be called on any thread. */
+struct srv_model_log *srv_request_log_acquire(struct srv_request_log *l, const char *model);
+void srv_request_log_release(struct srv_model_log *log); /* may be called on any thread */
 /* Installs the logging configurations in `config`, and switches off the logs of all other models.
- * `l` may be NULL. May be called on any thread. */
+ * `l` may be NULL. Must not be called on two threads at once. */
 void srv_request_log_configure(struct srv_request_log *l, const struct srv_config *config);
+/* Returns the number of models that have a log: those with a loaded version, and those whose
+ * requests are logged. May be called on any thread. */
+size_t srv_request_log_models(struct srv_request_log *l);
 
 /* Returns whether to log an answered request. Fast for models without a log. */
 bool srv_request_log_wants(const struct srv_job *job);

@@ -292,6 +292,31 @@ static void a_map_finds_what_was_put_and_not_what_was_removed(void **state)
     rt_map_clear(&m);
 }
 
+static void a_map_whose_entries_come_and_go_stays_small(void **state)
+{
+    (void)state;
+    struct rt_map m;
+    int value;
+    char key[16];
+
+    rt_map_init(&m);
+    for (int i = 0; i < 10000; i++) {
+        snprintf(key, sizeof key, "key%d", i);
+        assert_true(rt_map_put(&m, key, &value));
+        if (i >= 3) {
+            snprintf(key, sizeof key, "key%d", i - 3);
+            assert_true(rt_map_remove(&m, key));
+        }
+    }
+    assert_int_equal(m.n_live, 3);
+    assert_true(m.capacity <= 16 && m.n_slots <= 64);
+    for (int i = 9990; i < 10000; i++) {
+        snprintf(key, sizeof key, "key%d", i);
+        assert_ptr_equal(rt_map_get(&m, key), i < 9997 ? NULL : &value);
+    }
+    rt_map_clear(&m);
+}
+
 static void the_machine_has_cores_and_memory(void **state)
 {
     (void)state;
@@ -352,6 +377,7 @@ int main(void)
         cmocka_unit_test(a_checksum_is_the_published_one),
         cmocka_unit_test(a_siphash_is_the_published_one),
         cmocka_unit_test(a_map_finds_what_was_put_and_not_what_was_removed),
+        cmocka_unit_test(a_map_whose_entries_come_and_go_stays_small),
         cmocka_unit_test(the_machine_has_cores_and_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
  */
 #include "tests/support/test.h"
 
+#include "runtime/base/bytes.h"
 #include "runtime/base/tfrecord.h"
 #include "server/telemetry/request_file.h"
 #include "server/telemetry/request_log.h"
@@ -81,11 +82,58 @@ static void a_log_without_models_begins_and_ends(void **state)
     const struct srv_request_log_limits limits = {1 << 20, 1 << 20, INT64_C(1000000000)};
     struct srv_request_log *l = srv_request_log_new(&limits, NULL);
     assert_non_null(l);
-    assert_ptr_equal(srv_request_log_model(l, "m"), srv_request_log_model(l, "m"));
-    assert_ptr_not_equal(srv_request_log_model(l, "m"), srv_request_log_model(l, "n"));
+    assert_ptr_equal(srv_request_log_acquire(l, "m"), srv_request_log_acquire(l, "m"));
+    assert_ptr_not_equal(srv_request_log_acquire(l, "m"), srv_request_log_acquire(l, "n"));
     srv_request_log_free(l);
     srv_request_log_free(NULL);
     srv_request_log_configure(NULL, NULL);
+}
+
+/* Configures `n` models named PREFIX0, PREFIX1 and so on. */
+static void configure(struct srv_request_log *l, const char *prefix, int n, const char *logging)
+{
+    struct srv_config *config = NULL;
+    struct rt_error err = {0};
+    struct rt_bytes text;
+
+    rt_bytes_init(&text, SIZE_MAX);
+    rt_bytes_adds(&text, "model_config_list {\n");
+    for (int i = 0; i < n; i++)
+        rt_bytes_addf(&text,
+                      "config { name: '%s%d' base_path: '/m' model_platform: 'tensorflow' %s }\n",
+                      prefix, i, logging);
+    rt_bytes_adds(&text, "}\n");
+    assert_ok(srv_config_from_text(rt_span_of(text.p, text.n), "config", &config, &err), &err);
+    srv_request_log_configure(l, config);
+    srv_config_free(config);
+    rt_bytes_clear(&text);
+}
+
+static void only_models_with_versions_or_logged_requests_have_a_log(void **state)
+{
+    (void)state;
+    const struct srv_request_log_limits limits = {1 << 20, 1 << 20, INT64_C(1000000000)};
+    const char on[] = "logging_config { log_collector_config { filename_prefix: '/none/x' } "
+                      "sampling_config { sampling_rate: 1 } }";
+    struct srv_request_log *l = srv_request_log_new(&limits, NULL);
+
+    assert_non_null(l);
+    configure(l, "a", 1000, "");
+    assert_int_equal(srv_request_log_models(l), 0);
+    struct srv_model_log *log = srv_request_log_acquire(l, "b7");
+    for (int k = 0; k < 3; k++) {
+        configure(l, "b", 1000, on);
+        assert_int_equal(srv_request_log_models(l), 1000);
+        assert_ptr_equal(srv_request_log_acquire(l, "b7"), log);
+        srv_request_log_release(log);
+        configure(l, "c", 10, on);
+        assert_int_equal(srv_request_log_models(l), 11);
+        configure(l, "c", 10, "");
+        assert_int_equal(srv_request_log_models(l), 1);
+    }
+    srv_request_log_release(log);
+    assert_int_equal(srv_request_log_models(l), 0);
+    srv_request_log_free(l);
 }
 
 int main(void)
@@ -95,6 +143,7 @@ int main(void)
         cmocka_unit_test(a_file_holds_whole_records_under_a_name_of_its_own),
         cmocka_unit_test(after_trouble_a_file_is_not_tried_again_at_once),
         cmocka_unit_test(a_log_without_models_begins_and_ends),
+        cmocka_unit_test(only_models_with_versions_or_logged_requests_have_a_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
