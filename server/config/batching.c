@@ -2,14 +2,20 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "proto/text.h"
 #include "proto/unpack.h"
 #include "runtime/base/regular_file.h"
+#include "runtime/files/file.h"
 #include "server/config/text_file.h"
 #include "tensorflow_serving/servables/tensorflow/session_bundle_config.pb-c.h"
+
+/* Maximum size of a version's parameters file. The manager's thread parses this file, so a larger
+ * file would delay all other models. */
+enum { MAX_VERSION_BYTES = 64 << 10 };
 
 typedef Tensorflow__Serving__BatchingParameters batching_message;
 
@@ -163,7 +169,12 @@ enum rt_status srv_batching_of_version(struct srv_batching *out, const struct sr
         out->mode = SRV_BATCHING_OFF;
         return RT_OK;
     }
-    enum rt_status st = read_file(out, path, err);
+    char *text = NULL;
+    size_t n = 0;
+    enum rt_status st = rt_file_read(path, MAX_VERSION_BYTES, &text, &n, err);
+    if (!st)
+        st = srv_batching_parse(out, rt_span_of(text, n), path, err);
+    free(text);
     /* All models share the batch threads, so only the server's own file sets their number. */
     out->num_batch_threads = server->num_batch_threads;
     return st;

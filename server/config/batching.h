@@ -61,7 +61,8 @@ enum rt_status srv_batching_of_server(struct srv_batching *out, const struct srv
 /*
  * Determines the batching parameters of a model version. With --enable_batching=true and
  * --enable_per_model_batching_parameters, they are in the file batching_params.pbtxt in the
- * version's directory `dir`. If this file does not exist, the version's requests are not merged.
+ * version's directory `dir`. If this file does not exist, the version's requests are not merged. If
+ * it is larger than 64 KiB, the function fails with RESOURCE_EXHAUSTED.
  * Without these flags, the parameters are the server's.
  */
 enum rt_status srv_batching_of_version(struct srv_batching *out, const struct srv_batching *server,

@@ -176,6 +176,29 @@ static void parameters_that_may_not_be_looked_at_are_not_absent(void **state)
     folder_remove();
 }
 
+static void a_large_parameters_file_of_a_version_is_refused(void **state)
+{
+    (void)state;
+    static struct srv_batching server, own;
+    static char text[(64 << 10) + 2];
+    struct srv_options o = {.enable_batching = SRV_YES,
+                            .enable_per_model_batching_parameters = true};
+    const char *dir = folder_new();
+    assert_ok(parse("max_batch_size { value: 4 }"), &err);
+    server = b;
+    memset(text, '\n', sizeof text - 1);
+    memcpy(text, "max_batch_size { value: 10 }", 28);
+    text[64 << 10] = 0;
+    folder_write("batching_params.pbtxt", text);
+    assert_ok(srv_batching_of_version(&own, &server, &o, dir, &err), &err);
+    assert_int_equal(own.max_batch_size, 10);
+    text[64 << 10] = '\n';
+    folder_write("batching_params.pbtxt", text);
+    assert_fails(srv_batching_of_version(&own, &server, &o, dir, &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "batching_params.pbtxt has 65537 bytes, more than the limit of 65536");
+    folder_remove();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +210,7 @@ int main(void)
         cmocka_unit_test(the_flag_has_three_meanings),
         cmocka_unit_test(a_version_may_bring_parameters_of_its_own),
         cmocka_unit_test(parameters_that_may_not_be_looked_at_are_not_absent),
+        cmocka_unit_test(a_large_parameters_file_of_a_version_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
