@@ -20,6 +20,7 @@ static const char TENSORFLOW[] = "tensorflow";
 enum {
     MAX_CONFIG_BYTES = 64 << 20,
     MAX_MODELS = 100000,
+    MAX_NAME = 4096, /* maximum length of a model's name in bytes */
     MAX_VERSIONS = 100000,
     MAX_LABELS = 10000
 };
@@ -357,15 +358,32 @@ static enum rt_status read_labels(struct srv_config *c, struct srv_model_config 
     return st;
 }
 
+/* Sets a model's name. An overlong name would be repeated in every metric, message and response
+ * about the model. */
+static enum rt_status set_name(struct srv_config *c, struct srv_model_config *m, const char *name,
+                               struct rt_error *err)
+{
+    const size_t n = strlen(name);
+
+    m->name = rt_arena_strdup(c->arena, name);
+    if (!m->name)
+        return no_memory(err);
+    if (n > MAX_NAME)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "the model name \"%.40s...\" has %zu bytes, at most %d are accepted", name,
+                       n, MAX_NAME);
+    return RT_OK;
+}
+
 static enum rt_status read_model(struct srv_config *c, struct srv_model_config *out,
                                  const model_message *m, struct rt_error *err)
 {
-    out->name = rt_arena_strdup(c->arena, m->name ? m->name : "");
-    if (!out->name)
-        return no_memory(err);
+    enum rt_status st = set_name(c, out, m->name ? m->name : "", err);
+    if (st)
+        return st;
     if (!*out->name)
         return rt_fail(err, RT_INVALID_ARGUMENT, "a model in the config list has no name");
-    enum rt_status st = set_base_path(c, out, m->base_path ? m->base_path : "", err);
+    st = set_base_path(c, out, m->base_path ? m->base_path : "", err);
     if (!st)
         st = read_policy(c, out, m->model_version_policy, err);
     if (!st)
@@ -473,14 +491,14 @@ static enum rt_status from_flags(const struct srv_options *o, struct srv_config 
         *m = (struct srv_model_config){
             .platform = TENSORFLOW, .policy = SRV_POLICY_LATEST, .n_latest = 1};
         c->is_list = true;
-        m->name = rt_arena_strdup(c->arena, o->model_name);
+        st = set_name(c, m, o->model_name, err);
         /* TensorFlow Serving accepts only absolute paths. `slipway serve` also accepts relative
          * ones. */
         char *absolute = !o->as_tensorflow && !scheme_length(o->model_base_path)
                              ? realpath(o->model_base_path, NULL)
                              : NULL;
-        st = m->name ? set_base_path(c, m, absolute ? absolute : o->model_base_path, err)
-                     : no_memory(err);
+        if (!st)
+            st = set_base_path(c, m, absolute ? absolute : o->model_base_path, err);
         free(absolute);
     }
     if (st) {

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "runtime/base/siphash.h"
+
 void srv_text_family(struct rt_bytes *out, const char *name, const char *type, const char *help)
 {
     if (help)
@@ -12,19 +14,29 @@ void srv_text_family(struct rt_bytes *out, const char *name, const char *type, c
 
 void srv_text_label(struct rt_bytes *out, bool first, const char *key, const char *value)
 {
+    enum { CHECKSUM_BYTES = 33 }; /* a tilde and 32 hexadecimal digits */
+    const size_t len = strlen(value);
+    const bool fits = len <= SRV_LABEL_BYTES;
+    const size_t n = fits ? len : SRV_LABEL_BYTES - CHECKSUM_BYTES;
+
     rt_bytes_addf(out, "%s%s=\"", first ? "" : ",", key);
     const size_t before = out->n;
-    while (*value) {
-        const size_t n = strcspn(value, "\n\"\\");
-        rt_bytes_add(out, value, n);
-        value += n;
-        if (*value) {
+    for (size_t i = 0; i < n; i++) {
+        const size_t plain = strcspn(value + i, "\n\"\\");
+        rt_bytes_add(out, value + i, plain < n - i ? plain : n - i);
+        i += plain;
+        if (i < n) {
             rt_bytes_addc(out, '\\');
-            rt_bytes_addc(out, *value == '\n' ? 'n' : *value);
-            value++;
+            rt_bytes_addc(out, value[i] == '\n' ? 'n' : value[i]);
         }
     }
     rt_bytes_make_utf8(out, before);
+    if (!fits) {
+        /* The hash keys are constants, so that a label has the same value in each process. */
+        static const uint64_t keys[2][2] = {{1, 2}, {3, 4}};
+        rt_bytes_addf(out, "~%016" PRIx64 "%016" PRIx64, rt_siphash(keys[0], value, len),
+                      rt_siphash(keys[1], value, len));
+    }
     rt_bytes_addc(out, '"');
 }
 

@@ -11,8 +11,12 @@
 
 /* Writes the HELP line, if `help` is not NULL, and the TYPE line. */
 void srv_text_family(struct rt_bytes *out, const char *name, const char *type, const char *help);
+/* Maximum length of a label's value. A name in a model may be much longer, and a page may contain
+ * it thousands of times. */
+enum { SRV_LABEL_BYTES = 1024 };
 /* Writes key="value", escaped and with invalid UTF-8 replaced. A comma precedes every label except
- * the first. */
+ * the first. A value longer than SRV_LABEL_BYTES is cut, and a checksum of the whole value is
+ * appended, so that different values remain different. */
 void srv_text_label(struct rt_bytes *out, bool first, const char *key, const char *value);
 void srv_text_label_int(struct rt_bytes *out, const char *key, int64_t value);
 /* Prepares a buffer for the next sample's labels. */

@@ -108,6 +108,21 @@ static void many_labels_and_versions_are_read_soon_or_refused(void **state)
     rt_bytes_clear(&text);
 }
 
+static void a_model_name_of_more_than_4096_bytes_is_refused(void **state)
+{
+    (void)state;
+    char name[4098] = "", text[5000];
+
+    memset(name, 'n', 4096);
+    snprintf(text, sizeof text, LIST(MODEL("%s", "")), name);
+    assert_ok(parse(text), &err);
+    assert_int_equal(strlen(config->models[0].name), 4096);
+    name[4096] = 'n';
+    snprintf(text, sizeof text, LIST(MODEL("%s", "")), name);
+    assert_fails(parse(text), RT_INVALID_ARGUMENT, &err, "has 4097 bytes, at most 4096");
+    assert_true(strlen(rt_error_text(&err)) < 200);
+}
+
 static void without_a_policy_the_latest_version_is_wanted(void **state)
 {
     (void)state;
@@ -369,6 +384,7 @@ int main(void)
         cmocka_unit_test(a_list_of_models_is_read),
         cmocka_unit_test(the_last_of_labels_with_one_name_holds),
         cmocka_unit_test(many_labels_and_versions_are_read_soon_or_refused),
+        cmocka_unit_test(a_model_name_of_more_than_4096_bytes_is_refused),
         cmocka_unit_test(without_a_policy_the_latest_version_is_wanted),
         cmocka_unit_test(a_model_may_have_a_precision_of_its_own),
         cmocka_unit_test(an_empty_file_is_a_server_without_models),

@@ -9,6 +9,7 @@
 #include "server/metrics/metrics.h"
 #include "server/metrics/metrics_cells.h"
 #include "server/telemetry/metrics_page.h"
+#include "server/telemetry/metrics_text.h"
 #include "server/batching/io_loop.h"
 #include "server/server.h"
 
@@ -505,6 +506,43 @@ static void threads_may_call_a_signature_for_the_first_time_at_once(void **state
     end(w);
 }
 
+/* Returns the label that srv_text_label writes for the value. The caller must free it. */
+static char *label(const char *value)
+{
+    struct rt_bytes out;
+
+    rt_bytes_init(&out, SIZE_MAX);
+    srv_text_label(&out, true, "l", value);
+    rt_bytes_addc(&out, '\0');
+    assert_false(out.failed);
+    size_t n;
+    return rt_bytes_take(&out, &n);
+}
+
+static void a_long_label_is_cut_but_differs_from_others(void **state)
+{
+    (void)state;
+    static char value[60001];
+    /* computed by another implementation of SipHash-1-3 */
+    static const char sum[] = "~efbf64d08b17ee5d0f4d5418ecf5e2a0";
+
+    memset(value, 'x', SRV_LABEL_BYTES);
+    char *whole = label(value);
+    assert_int_equal(strlen(whole), strlen("l=''") + SRV_LABEL_BYTES);
+    assert_null(strchr(whole, '~'));
+    free(whole);
+    memset(value, 'x', sizeof value - 1);
+    char *a = label(value);
+    assert_int_equal(strlen(a), strlen("l=''") + SRV_LABEL_BYTES);
+    assert_non_null(strstr(a, sum));
+    value[sizeof value - 2] = 'y';
+    char *b = label(value);
+    assert_int_equal(strlen(b), strlen(a));
+    assert_string_not_equal(a, b);
+    free(a);
+    free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -513,6 +551,7 @@ int main(void)
         cmocka_unit_test(a_few_models_that_there_are_not_are_told_apart),
         cmocka_unit_test(totals_do_not_go_back_when_a_version_goes),
         cmocka_unit_test(labels_are_escaped),
+        cmocka_unit_test(a_long_label_is_cut_but_differs_from_others),
         cmocka_unit_test(batches_loads_and_events_are_counted),
         cmocka_unit_test(runs_are_counted_by_tensorflows_names),
         cmocka_unit_test(loads_and_warm_ups_are_counted_by_folder),
