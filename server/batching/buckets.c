@@ -56,7 +56,8 @@ static bool fits(const struct srv_bucket *b, const struct srv_job *job)
     bool pads = job->version->model_queue->batching.pads;
     if (!b->queue)
         return sig->writes;
-    if (sig->writes || b->core.is_small != is_small(job) || b->queue->call != sig->call ||
+    if (sig->writes || b->core.is_small != is_small(job) ||
+        b->core.is_uneven != (job->prepare != NULL) || b->queue->call != sig->call ||
         b->queue->rowwise != sig->rowwise || b->has_rows != (job->n_rows > 0) ||
         b->n_feeds != job->n_feeds)
         return false;
@@ -124,6 +125,7 @@ struct srv_bucket *srv_bucket_of(const struct srv_job *job)
     srv_core_bucket_init(&b->core, &l->core, q ? &q->core : NULL, may_merge(l, q, job),
                          job->signature->writes);
     b->core.is_small = q && is_small(job);
+    b->core.is_uneven = job->prepare != NULL;
     b->core.prefers = is_compiled;
     b->core.of = job->signature->call;
     b->hash = hash;

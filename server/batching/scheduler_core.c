@@ -9,6 +9,9 @@ enum {
     /* time after the start of a model queue's batch in which settings.long_ns restricts the long
      * batches of other model queues */
     RECENT_NS = 1000000000,
+    /* Minimum number of measured runs before a job runs inline, or is dropped before its deadline.
+     * The first runs of a shape are not representative. */
+    ENOUGH_RUNS = 3,
 };
 
 static int64_t min64(int64_t a, int64_t b)
@@ -341,16 +344,22 @@ static struct srv_core_bucket *choose(const struct srv_core *c,
     return best && best->alone && l->running ? NULL : best;
 }
 
-/* Returns whether a job will miss its deadline. This is the case if the deadline has passed, or if
- * even a run as fast as the fastest recorded run would end too late. In the second case, reduces
- * the recorded duration by 10 %. A bucket whose recorded duration is too long would otherwise drop
- * its jobs forever. */
+/*
+ * Returns whether a job will miss its deadline. This is the case if the deadline has passed, or if
+ * the job has waited so long that even a run as fast as the fastest recorded run would end too
+ * late. Runs of some buckets differ much, and slow runs may come first. A job whose deadline was
+ * too early for the fastest recorded run already when it was queued therefore runs, and corrects
+ * the record if it is faster. Otherwise its run is cancelled at its deadline. For each dropped job,
+ * reduces the recorded duration by 10 %. A bucket whose recorded duration is too long would
+ * otherwise drop its jobs forever.
+ */
 static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
 {
     if (j->deadline_ns <= now)
         return true;
-    if (b->model_queue->policy->fixed || !b->cost.runs ||
-        (double)(j->deadline_ns - now) >= b->cost.fastest)
+    if (b->model_queue->policy->fixed || b->is_uneven || b->cost.runs < ENOUGH_RUNS ||
+        (double)(j->deadline_ns - now) >= b->cost.fastest ||
+        (double)(j->deadline_ns - j->queued_ns) < b->cost.fastest)
         return false;
     b->cost.fastest *= 0.9;
     return true;
@@ -554,9 +563,6 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out)
 {
-    /* Minimum number of measured runs before a job runs inline. The first runs of a shape are not
-     * representative. */
-    enum { ENOUGH_RUNS = 3 };
     struct srv_core_model_queue *l = b->model_queue;
 
     if (b->head || b->alone || b->has_large_outputs || !srv_core_has_place(c, n_workers) ||

@@ -85,6 +85,9 @@ struct srv_core_bucket {
     bool merges; /* whether jobs of this bucket may be merged */
     /* whether the bucket's requests are small, so that srv_core_next_spare may run them */
     bool is_small;
+    /* Whether the durations of the bucket's runs say nothing about the next run, because the bucket
+     * contains undecoded bodies of any size. Its jobs are dropped only after their deadlines. */
+    bool is_uneven;
     /* whether the outputs of the last run were too large for an inline run */
     bool has_large_outputs;
     /* Whether the bucket's jobs run in order of arrival. While one of these jobs runs, no other job

@@ -61,4 +61,17 @@ static inline const struct srv_core_worker *worker(int group, int n)
     return &w;
 }
 
+/* Takes one batch from the scheduler core and asserts that it comes from `bucket` and has `n_jobs`
+ * jobs. */
+static inline struct srv_core_batch take(struct world *w, int64_t now, int bucket, int n_jobs)
+{
+    struct srv_core_batch b;
+    struct srv_core_job *expired = NULL;
+    assert_true(srv_core_next(&w->core, now, worker(0, 1), &b, &expired));
+    assert_null(expired);
+    assert_int_equal(b.bucket - w->bucket, bucket);
+    assert_int_equal(b.n_jobs, n_jobs);
+    return b;
+}
+
 #endif

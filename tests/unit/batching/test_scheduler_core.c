@@ -4,19 +4,6 @@
 #include "server/batching/scheduler_core.h"
 #include "tests/unit/batching/core_fixture.h"
 
-/* Takes one batch from the scheduler core and asserts that it comes from `bucket` and has `n_jobs`
- * jobs. */
-static struct srv_core_batch take(struct world *w, int64_t now, int bucket, int n_jobs)
-{
-    struct srv_core_batch b;
-    struct srv_core_job *expired = NULL;
-    assert_true(srv_core_next(&w->core, now, worker(0, 1), &b, &expired));
-    assert_null(expired);
-    assert_int_equal(b.bucket - w->bucket, bucket);
-    assert_int_equal(b.n_jobs, n_jobs);
-    return b;
-}
-
 static void take_none(struct world *w, int64_t now)
 {
     struct srv_core_batch b;
@@ -189,67 +176,6 @@ static void jobs_that_run_in_order_of_arrival_have_no_level(void **state)
     assert_int_equal(at(&w, b.jobs), 0);
     srv_core_done(&w.core, &b, 10, true);
     assert_int_equal(at(&w, take(&w, 3, 0, 1).jobs), 1);
-}
-
-static void an_expired_job_is_given_back_and_not_run(void **state)
-{
-    (void)state;
-    struct world w;
-    struct srv_core_batch b;
-    struct srv_core_job *expired = NULL;
-    begin(&w, usual());
-    assert_int_equal(put(&w, 0, 1, 7, 7), SRV_CORE_EXPIRED);
-    put(&w, 0, 1, 50, 0);
-    put(&w, 0, 1, 500, 0);
-    assert_true(srv_core_next(&w.core, 60, worker(0, 1), &b, &expired));
-    assert_int_equal(at(&w, expired), 1);
-    assert_null(expired->next);
-    assert_int_equal(b.n_jobs, 1);
-    assert_int_equal(at(&w, b.jobs), 2);
-}
-
-static void when_all_that_is_queued_has_expired_nothing_runs(void **state)
-{
-    (void)state;
-    struct world w;
-    struct srv_core_batch b;
-    struct srv_core_job *expired = NULL;
-    begin(&w, usual());
-    put(&w, 0, 1, 50, 0);
-    assert_false(srv_core_next(&w.core, 60, worker(0, 1), &b, &expired));
-    assert_int_equal(at(&w, expired), 0);
-    assert_int_equal(w.core.n_jobs, 0);
-    assert_null(w.core.active);
-}
-
-static void a_job_that_cannot_make_its_deadline_is_given_up_before_it_runs(void **state)
-{
-    (void)state;
-    struct world w;
-    struct srv_core_batch b;
-    struct srv_core_job *expired = NULL;
-    begin(&w, usual());
-    for (int i = 0; i < 5; i++)
-        srv_cost_learn(&w.bucket[0].cost, 1, 1000);
-    put(&w, 0, 1, 500, 0);
-    assert_false(srv_core_next(&w.core, 1, worker(0, 1), &b, &expired));
-    assert_int_equal(at(&w, expired), 0);
-}
-
-static void giving_jobs_up_does_not_shut_a_bucket_for_good(void **state)
-{
-    (void)state;
-    struct world w;
-    begin(&w, usual());
-    srv_cost_learn(&w.bucket[0].cost, 1, 1000000);
-    for (int i = 0; i < N; i++) {
-        struct srv_core_batch b;
-        struct srv_core_job *expired = NULL;
-        put(&w, 0, 1, 300000, 0);
-        if (srv_core_next(&w.core, 1, worker(0, 1), &b, &expired))
-            return;
-    }
-    fail_msg("never tried again");
 }
 
 static void a_batch_stops_growing_where_a_member_would_miss_its_deadline(void **state)
@@ -758,10 +684,6 @@ int main(void)
         cmocka_unit_test(within_a_bucket_the_earlier_deadline_goes_first),
         cmocka_unit_test(a_lower_level_goes_first_whenever_it_came),
         cmocka_unit_test(jobs_that_run_in_order_of_arrival_have_no_level),
-        cmocka_unit_test(an_expired_job_is_given_back_and_not_run),
-        cmocka_unit_test(when_all_that_is_queued_has_expired_nothing_runs),
-        cmocka_unit_test(a_job_that_cannot_make_its_deadline_is_given_up_before_it_runs),
-        cmocka_unit_test(giving_jobs_up_does_not_shut_a_bucket_for_good),
         cmocka_unit_test(a_batch_stops_growing_where_a_member_would_miss_its_deadline),
         cmocka_unit_test(a_batch_is_shared_among_free_workers_when_rows_cost_more_than_the_start),
         cmocka_unit_test(
