@@ -60,6 +60,53 @@ enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t
                    what, (long long)b->limit);
 }
 
+static bool charge(struct srv_allowance *allowance, size_t bytes)
+{
+    if (allowance->budget && !srv_budget_take(allowance->budget, allowance->own, bytes))
+        return false;
+    allowance->charged += bytes;
+    return true;
+}
+
+enum rt_status srv_allowance_take(struct srv_allowance *allowance, size_t bytes,
+                                  struct rt_error *err)
+{
+    const size_t ahead = allowance->charged - allowance->taken;
+
+    if (bytes > ahead) {
+        const size_t need = bytes - ahead;
+        const size_t step = allowance->taken < SRV_SMALL_BYTES ? allowance->taken : SRV_SMALL_BYTES;
+        if (!(step > need && charge(allowance, step)) && !charge(allowance, need))
+            return srv_budget_refused(allowance->budget, *allowance->own, need, allowance->what,
+                                      err);
+    }
+    allowance->taken += bytes;
+    allowance->left -= bytes;
+    return RT_OK;
+}
+
+void srv_allowance_give(struct srv_allowance *allowance, size_t bytes)
+{
+    if (allowance->budget)
+        srv_budget_give(allowance->budget, allowance->own, bytes);
+    allowance->charged -= bytes;
+    allowance->taken -= bytes;
+    allowance->left += bytes;
+}
+
+enum rt_status srv_allowance_settle(struct srv_allowance *allowance, size_t bytes,
+                                    struct rt_error *err)
+{
+    if (bytes > allowance->charged && !charge(allowance, bytes - allowance->charged))
+        return srv_budget_refused(allowance->budget, *allowance->own, bytes - allowance->charged,
+                                  allowance->what, err);
+    allowance->taken = bytes;
+    if (allowance->charged > bytes && allowance->budget)
+        srv_budget_give(allowance->budget, allowance->own, allowance->charged - bytes);
+    allowance->charged = bytes;
+    return RT_OK;
+}
+
 enum rt_status srv_growth_take(struct srv_growth *g, size_t bytes, struct rt_error *err)
 {
     enum rt_status st = g ? srv_cancellation_status(&g->cancellation, err) : RT_OK;

@@ -38,6 +38,30 @@ void srv_budget_give(struct srv_budget *b, size_t *own, size_t bytes);
 /* Returns how many bytes a request may take if it holds no bytes yet. */
 size_t srv_budget_left(const struct srv_budget *b);
 
+/*
+ * The memory that the decoders of one request, or the writers of its response, may take. A decoder
+ * calls srv_allowance_take before it allocates, so that requests decoded at the same time cannot
+ * together hold more than the budget allows.
+ */
+struct srv_allowance {
+    size_t left;               /* number of bytes that may still be taken */
+    struct srv_budget *budget; /* the budget that is charged, or NULL */
+    size_t *own;               /* number of bytes that the request holds; unused without a budget */
+    const char *what;          /* names the bytes in error messages, as in srv_budget_refused */
+    size_t taken;              /* number of bytes that were taken */
+    size_t charged;            /* number of bytes charged to the budget: at least `taken` */
+};
+/* Takes `bytes` bytes, which must not exceed allowance->left. Charges the budget in steps of up to
+ * SRV_SMALL_BYTES bytes, so that taking a few bytes often needs few accesses to the budget. */
+enum rt_status srv_allowance_take(struct srv_allowance *allowance, size_t bytes,
+                                  struct rt_error *err);
+/* Gives back `bytes` of the bytes that were taken. */
+void srv_allowance_give(struct srv_allowance *allowance, size_t bytes);
+/* Corrects the number of taken bytes to `bytes`, the number of bytes that are in use, and charges
+ * the budget for exactly these. */
+enum rt_status srv_allowance_settle(struct srv_allowance *allowance, size_t bytes,
+                                    struct rt_error *err);
+
 /* Returns the status of a refused charge of at least `bytes` bytes. The request already holds `own`
  * bytes. */
 enum rt_status srv_budget_code(const struct srv_budget *b, size_t own, size_t bytes);

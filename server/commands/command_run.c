@@ -432,8 +432,9 @@ static enum rt_status feeds_from_file(struct srv_run *r, struct rt_error *err)
     if (!st)
         st = choose_signature(r, name, err);
     if (!st)
-        st = srv_json_decode_predict(&doc, r->s->def, rt_span_str(r->s->def->name), MAX_INPUT_BYTES,
-                                     r->feeds, &r->form, err);
+        st = srv_json_decode_predict(&doc, r->s->def, rt_span_str(r->s->def->name),
+                                     &(struct srv_allowance){.left = MAX_INPUT_BYTES}, r->feeds,
+                                     &r->form, err);
     rt_bytes_clear(&text);
     return st;
 }

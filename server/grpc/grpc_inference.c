@@ -28,6 +28,7 @@ enum {
 struct request {
     struct srv_inference inf; /* the first member */
     struct srv_cursor message;
+    size_t message_bytes; /* number of bytes charged for the message */
     int64_t fields_left;
     /* status of reading the message on a background thread; c->err contains the error */
     enum rt_status read_status;
@@ -83,14 +84,37 @@ static size_t most_tensor_bytes(const struct srv_call *c)
     return (size_t)c->server->options.max_body_bytes * (size_t)TENSOR_FACTOR;
 }
 
-/* Frees the message. The budget is then charged for the `bytes` bytes of the decoded tensors
- * instead. */
-static enum rt_status hold_tensors(struct srv_call *c, size_t bytes)
+/* Returns the allowance for the tensors of a request, of at most `bytes` bytes. */
+static struct srv_allowance allowance_of(struct srv_call *c, size_t bytes)
 {
+    return (struct srv_allowance){.left = bytes,
+                                  .budget = &c->server->in_flight,
+                                  .own = &c->charged,
+                                  .what = "the request as tensors"};
+}
+
+/* Frees the message after its tensors have been decoded. The budget is then charged only for the
+ * tensors and the arena. The tensors whose values are read from shared memory later may take what
+ * is left of the greatest allowance. */
+static void drop_message(struct srv_call *c, struct request *r)
+{
+    const size_t most = most_tensor_bytes(c), taken = r->inf.allowance.taken;
+
+    r->inf.allowance.left = most > taken ? most - taken : 0;
     srv_call_drop_payload(c);
-    srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
-    c->job.body_bytes = bytes;
-    return srv_call_charge(c, bytes, "the request as tensors");
+    srv_budget_give(&c->server->in_flight, &c->charged, r->message_bytes);
+    c->job.body_bytes = c->charged;
+}
+
+/* Charges the budget for what the arena contains, such as copies of the request's identifier and
+ * names. The arena's first block is free, so most requests need no further access to the budget. */
+static enum rt_status charge_arena(struct srv_call *c)
+{
+    const size_t bytes = rt_arena_used(c->arena);
+
+    return bytes > SRV_FREE_BYTES
+               ? srv_call_charge(c, bytes - SRV_FREE_BYTES, "the request, parsed,")
+               : RT_OK;
 }
 
 /* Decodes the tensors on a worker, and then calls the job's original `prepare` if there is one. */
@@ -98,14 +122,13 @@ static enum rt_status prepare(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
     struct request *r = c->state;
-    size_t bytes;
 
     job->signature = r->signature;
     job->prepare = r->prepare;
-    r->inf.budget = most_tensor_bytes(c);
-    enum rt_status st = srv_inference_bind(&r->inf, &bytes, &c->err);
+    r->inf.allowance = allowance_of(c, most_tensor_bytes(c));
+    enum rt_status st = srv_inference_bind(&r->inf, &c->err);
     if (!st)
-        st = hold_tensors(c, bytes);
+        drop_message(c, r);
     if (st)
         rt_error_copy(&job->err, &c->err);
     return st || !job->prepare ? st : job->prepare(job);
@@ -127,16 +150,20 @@ static void bind_on_worker(struct srv_call *c, struct request *r)
 
 static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
 {
-    size_t most = most_tensor_bytes(c), bytes = 0;
+    const size_t most = most_tensor_bytes(c), charged = c->charged;
     enum rt_status st = RT_RESOURCE_EXHAUSTED;
 
-    r->inf.budget = most < HERE_BYTES ? most : HERE_BYTES;
+    r->inf.allowance = allowance_of(c, most < HERE_BYTES ? most : HERE_BYTES);
     if (c->charged <= HERE_BYTES && r->fields_left <= HERE_FIELDS)
-        st = srv_inference_bind(&r->inf, &bytes, &c->err);
-    if (st != RT_RESOURCE_EXHAUSTED && r->fields_left >= 0)
-        return st ? st : hold_tensors(c, bytes);
+        st = srv_inference_bind(&r->inf, &c->err);
+    if (st != RT_RESOURCE_EXHAUSTED && r->fields_left >= 0) {
+        if (!st)
+            drop_message(c, r);
+        return st;
+    }
     for (int i = 0; i < c->job.n_feeds; i++)
         rt_tensor_clear(&c->job.feeds[i]);
+    srv_budget_give(&c->server->in_flight, &c->charged, c->charged - charged);
     c->err = (struct rt_error){.arena = c->arena};
     bind_on_worker(c, r);
     return RT_OK;
@@ -146,8 +173,10 @@ static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
 static enum rt_status admit(struct srv_call *c, struct request *r)
 {
     struct srv_inference *inf = &r->inf;
-    enum rt_status st = srv_inference_find(inf, c->io_loop->map, &c->err);
+    enum rt_status st = charge_arena(c);
 
+    if (!st)
+        st = srv_inference_find(inf, c->io_loop->map, &c->err);
     if (st)
         return st;
     srv_hold(c->io_loop, c->job.version); /* the handle is released when the call ends */
@@ -268,6 +297,7 @@ static void begin(struct srv_call *c, struct request *r)
     c->job.max_inline_bytes = HERE_BYTES;
     c->job.received_ns = c->stream.has_begun ? rt_now_ns() : c->received_ns;
     st = srv_call_open(c, &r->message);
+    r->message_bytes = c->charged;
     if (!st) {
         r->fields_left = HERE_FIELDS;
         r->message.fields_left = &r->fields_left;

@@ -34,28 +34,27 @@ static enum rt_status decode(struct srv_rest_request *r)
 {
     struct srv_inference *inf = &r->inference;
     const struct rt_span body = rt_span_of(r->body.p, r->body.n);
-    size_t bytes;
 
-    inf->budget = srv_budget_left(&r->server->in_flight);
+    inf->allowance = (struct srv_allowance){.left = SIZE_MAX,
+                                            .budget = &r->server->in_flight,
+                                            .own = &r->charged,
+                                            .what = "the request as tensors"};
     enum rt_status st = srv_inference_read(inf, srv_cursor_of(&body, body.n), &r->err);
     if (st)
-        return srv_rest_decoded(r, inf->budget, st);
+        return st;
     const int64_t deadline_ns = srv_inference_deadline_ns(inf, r->received_ns);
     if (deadline_ns < r->job.deadline_ns)
         r->job.deadline_ns = deadline_ns;
     if (r->found)
         return r->found;
+    const size_t parsed = rt_arena_used(r->arena);
+    if (parsed > SRV_FREE_BYTES && !srv_rest_charge(r, parsed - SRV_FREE_BYTES))
+        return srv_rest_over_budget(r, parsed - SRV_FREE_BYTES, "the request, parsed,");
     st = srv_inference_resolve(inf, &r->err);
-    if (st)
-        return st;
-    inf->budget = srv_budget_left(&r->server->in_flight);
-    st = srv_inference_bind(inf, &bytes, &r->err);
-    if (st)
-        return srv_rest_decoded(r, inf->budget, st);
-    if (!srv_rest_charge(r, bytes))
-        return srv_rest_over_budget(r, bytes, "the request as tensors");
+    if (!st)
+        st = srv_inference_bind(inf, &r->err);
     r->job.body_bytes = r->charged;
-    return RT_OK;
+    return st;
 }
 
 static enum rt_status read_body(struct srv_rest_request *r)

@@ -65,16 +65,6 @@ bool srv_rest_charge(struct srv_rest_request *r, size_t bytes);
 /* Sets the error for a charge of `bytes` bytes that the budget refused, and returns its code.
  * `what` names the purpose of the bytes (server/base/budget.h). */
 enum rt_status srv_rest_over_budget(struct srv_rest_request *r, size_t bytes, const char *what);
-/* Returns the status to report after a decoder has failed with `st`. The decoder's memory was
- * limited to the `left` bytes that remained in the budget. If the decoder needed more memory,
- * returns the status with which the budget refuses a charge. */
-static inline enum rt_status srv_rest_decoded(const struct srv_rest_request *r, size_t left,
-                                              enum rt_status st)
-{
-    return st == RT_RESOURCE_EXHAUSTED
-               ? srv_budget_code(&r->server->in_flight, r->charged, left + 1)
-               : st;
-}
 
 /* These functions set the response to the error in r->err, or to the contents of `out`. */
 void srv_rest_fail(struct srv_rest_request *r, enum rt_status code);

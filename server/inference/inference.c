@@ -173,11 +173,10 @@ size_t srv_inference_feed_bytes(const struct srv_inference *inf)
     return bytes;
 }
 
-enum rt_status srv_inference_bind(struct srv_inference *inf, size_t *bytes, struct rt_error *err)
+enum rt_status srv_inference_bind(struct srv_inference *inf, struct rt_error *err)
 {
     enum rt_status st = inf->steps->bind(inf, err);
-    *bytes = st ? 0 : srv_inference_feed_bytes(inf);
-    return st;
+    return st ? st : srv_allowance_settle(&inf->allowance, srv_inference_feed_bytes(inf), err);
 }
 
 enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_options *options,
@@ -247,15 +246,14 @@ enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_curso
                                      size_t *n, struct rt_error *err)
 {
     struct rt_bytes response;
-    size_t bytes;
 
-    inf->budget = (size_t)inf->options->max_body_bytes * 2;
+    inf->allowance = (struct srv_allowance){.left = (size_t)inf->options->max_body_bytes * 2};
     enum rt_status st = srv_inference_read(inf, message, err);
     inf->job->version = version;
     if (!st)
         st = srv_inference_resolve(inf, err);
     if (!st)
-        st = srv_inference_bind(inf, &bytes, err);
+        st = srv_inference_bind(inf, err);
     if (!st)
         st = srv_inference_run(inf, options, err);
     if (!st)

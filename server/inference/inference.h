@@ -44,9 +44,9 @@ struct srv_inference {
     /* the parsed request, allocated in `arena`; only the steps know the type */
     void *request;
     int64_t timeout_us; /* timeout of the request in microseconds, or 0 */
-    /* Maximum number of bytes of the tensors that `read` and `bind` may create. The caller sets it
-     * before each of these steps. */
-    size_t budget;
+    /* The memory that `read` and `bind` may take for tensors. The caller sets it before `read`, and
+     * may set it again before `bind`. */
+    struct srv_allowance allowance;
     /* for each output of the signature, whether the response contains it */
     bool *wanted;
     /* The caller's budget, or NULL. A message whose size is known before it is written is charged
@@ -92,9 +92,10 @@ enum rt_status srv_find_signature(const struct rt_model *model, struct rt_span n
 
 enum rt_status srv_inference_resolve(struct srv_inference *inf, struct rt_error *err);
 
-/* Fills the feeds, and sets *bytes to their size in memory. Fails with RESOURCE_EXHAUSTED if they
- * need more than inf->budget bytes. */
-enum rt_status srv_inference_bind(struct srv_inference *inf, size_t *bytes, struct rt_error *err);
+/* Fills the feeds. Takes their memory from inf->allowance, which afterwards is charged for exactly
+ * this memory. Fails with RESOURCE_EXHAUSTED if the allowance is too small, or with the status with
+ * which the budget refuses the charge. */
+enum rt_status srv_inference_bind(struct srv_inference *inf, struct rt_error *err);
 size_t srv_inference_feed_bytes(const struct srv_inference *inf);
 
 /* Runs the inference on the calling thread and sets job->status. May block for a long time. */

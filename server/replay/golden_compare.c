@@ -206,7 +206,8 @@ enum {
 static enum rt_status read_tensor(struct rt_span message, size_t budget, struct rt_tensor *out,
                                   struct rt_error *err)
 {
-    return srv_tensor_read(srv_cursor_of(&message, message.n), RT_NO_DTYPE, out, &budget, err);
+    return srv_tensor_read(srv_cursor_of(&message, message.n), RT_NO_DTYPE, out,
+                           &(struct srv_allowance){.left = budget}, err);
 }
 
 /* Returns the memory budget in bytes for decoding a tensor from a message of n bytes. The budget is

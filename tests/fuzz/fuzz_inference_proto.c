@@ -22,7 +22,8 @@ static void try_examples(struct srv_cursor c, bool is_multi, struct rt_arena *a)
     struct rt_tensor t;
     struct rt_bytes out;
 
-    if (srv_examples_read(c, is_multi, &r, a, &err) || srv_examples_bind(r.input, BUDGET, &t, &err))
+    if (srv_examples_read(c, is_multi, &r, a, &err) ||
+        srv_examples_bind(r.input, &(struct srv_allowance){.left = BUDGET}, &t, &err))
         return;
     rt_bytes_init(&out, 4 * BUDGET);
     srv_examples_write_request(&echo, &t, &out);
@@ -32,7 +33,7 @@ static void try_examples(struct srv_cursor c, bool is_multi, struct rt_arena *a)
     if (!out.failed) {
         enum rt_status st = srv_examples_read(srv_cursor_of(&again, again.n), false, &r, a, &err);
         if (!st)
-            st = srv_examples_bind(r.input, 4 * BUDGET, &t, &err);
+            st = srv_examples_bind(r.input, &(struct srv_allowance){.left = 4 * BUDGET}, &t, &err);
         if (st ? st != RT_RESOURCE_EXHAUSTED : rt_tensor_count(&t) != n)
             abort();
         if (!st)
@@ -46,7 +47,7 @@ static void try_session(struct srv_cursor c, struct rt_arena *a)
     const struct srv_model_echo echo = {"m", "", 1};
     struct rt_error err = {.arena = a};
     struct srv_session_request r;
-    size_t budget = BUDGET;
+    struct srv_allowance allowance = {.left = BUDGET};
     int n = 0;
 
     if (srv_session_read(c, &r, a, &err))
@@ -54,7 +55,7 @@ static void try_session(struct srv_cursor c, struct rt_arena *a)
     struct rt_tensor *t = rt_arena_array(a, (size_t)r.n_feeds + 1, sizeof *t);
     const struct rt_tensor **at = rt_arena_array(a, (size_t)r.n_feeds + 1, sizeof *at);
     while (t && at && n < r.n_feeds &&
-           !srv_tensor_read(r.feeds[n].tensor, RT_NO_DTYPE, &t[n], &budget, &err)) {
+           !srv_tensor_read(r.feeds[n].tensor, RT_NO_DTYPE, &t[n], &allowance, &err)) {
         at[n] = &t[n];
         n++;
     }

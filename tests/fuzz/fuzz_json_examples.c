@@ -33,7 +33,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rt_tensor t = {0};
 
     if (srv_json_check(&doc, rt_span_of(data, size), &err) == RT_OK &&
-        srv_json_decode_examples(&doc, BUDGET, &t, &err) == RT_OK) {
+        srv_json_decode_examples(&doc, &(struct srv_allowance){.left = BUDGET}, &t, &err) ==
+            RT_OK) {
         if (rt_tensor_count(&t) != srv_json_count(doc.examples))
             abort();
         for (int64_t i = 0; i < rt_tensor_count(&t); i++) {

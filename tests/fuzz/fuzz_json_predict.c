@@ -34,7 +34,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     rt_bytes_init(&out, 1 << 26);
     if (srv_json_check(&doc, rt_span_of(data + 1, size - 1), &err) == RT_OK &&
         srv_json_signature(&doc, arena, &name, &err) == RT_OK &&
-        srv_json_decode_predict(&doc, &sig, name, 1 << 26, feeds, &form, &err) == RT_OK &&
+        srv_json_decode_predict(&doc, &sig, name, &(struct srv_allowance){.left = 1 << 26}, feeds,
+                                &form, &err) == RT_OK &&
         srv_json_encode_predict(&out, &sig, feeds, form, NULL, &err) == RT_OK) {
         /* The JSON decoder must accept the encoder's output. */
         struct srv_json_doc again;

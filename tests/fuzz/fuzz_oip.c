@@ -25,7 +25,7 @@ static void check_raw(const struct srv_oip_input *in, const struct rt_tensor *t,
     struct srv_oip_input raw = *in;
     struct rt_tensor again;
     struct rt_bytes bytes, second;
-    size_t budget = 8 * BUDGET;
+    struct srv_allowance allowance = {.left = 8 * BUDGET};
 
     rt_bytes_init(&bytes, 8 * BUDGET);
     rt_bytes_init(&second, 8 * BUDGET);
@@ -36,7 +36,7 @@ static void check_raw(const struct srv_oip_input *in, const struct rt_tensor *t,
     raw.is_raw = true;
     raw.data.p = NULL;
     raw.values = srv_cursor_of(&span, span.n);
-    if (srv_oip_tensor_read(&raw, &again, &budget, err))
+    if (srv_oip_tensor_read(&raw, &again, &allowance, err))
         abort();
     srv_oip_write_raw(&second, &again, NULL);
     if (second.n != bytes.n || (bytes.n && memcmp(second.p, bytes.p, bytes.n) != 0))
@@ -86,10 +86,10 @@ static void try_request(struct srv_inference *inf, struct srv_cursor message)
     const struct srv_oip_request *r = inf->request;
     struct rt_tensor *tensors =
         rt_arena_array(inf->arena, (size_t)r->n_inputs + 1, sizeof *tensors);
-    size_t budget = BUDGET;
+    struct srv_allowance allowance = {.left = BUDGET};
     int n = 0;
     while (tensors && n < r->n_inputs &&
-           !srv_oip_tensor_read(&r->inputs[n], &tensors[n], &budget, &err)) {
+           !srv_oip_tensor_read(&r->inputs[n], &tensors[n], &allowance, &err)) {
         check_raw(&r->inputs[n], &tensors[n], &err);
         n++;
     }

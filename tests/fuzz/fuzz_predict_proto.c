@@ -40,7 +40,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     for (size_t at = 0, k = 0; at < n; at += step)
         slices[k++] = rt_span_of(data + 1 + at, n - at < step ? n - at : step);
     if (!srv_predict_read(srv_cursor_of(slices, n), &r, a, &err) &&
-        !srv_predict_bind(&r, &sig, NULL, BUDGET, &t, wanted, &err)) {
+        !srv_predict_bind(&r, &sig, NULL, &(struct srv_allowance){.left = BUDGET}, &t, wanted,
+                          &err)) {
         if (rt_tensor_bytes(&t) > BUDGET)
             abort();
         for (int as_content = 0; as_content < 2; as_content++) {

@@ -135,7 +135,8 @@ enum rt_status srv_oip_check_region(const struct srv_oip_region *region, struct 
 /* Creates the tensor of an input in shared memory. job->prepare reads the values later, on a
  * worker. */
 enum rt_status srv_oip_bind_region(struct srv_inference *inf, struct srv_oip_input *in,
-                                   struct rt_tensor *out, size_t *budget, struct rt_error *err);
+                                   struct rt_tensor *out, struct srv_allowance *allowance,
+                                   struct rt_error *err);
 /* If the request names a region for an output, writes the output to this region. */
 enum rt_status srv_oip_write_regions(const struct srv_inference *inf, struct rt_error *err);
 /* Returns whether output i of the response is in shared memory. */
@@ -160,14 +161,14 @@ enum rt_dtype srv_oip_dtype(struct rt_span name);
 /* Returns the protocol's name of a type, such as "FP32". Returns NULL if the protocol has no name
  * for the type. */
 const char *srv_oip_dtype_name(enum rt_dtype dtype);
-/* Reads the values of an input into *out. Subtracts the size of the tensor from *budget. */
+/* Reads the values of an input into *out. Takes the size of the tensor from `allowance`. */
 enum rt_status srv_oip_tensor_read(const struct srv_oip_input *in, struct rt_tensor *out,
-                                   size_t *budget, struct rt_error *err);
+                                   struct srv_allowance *allowance, struct rt_error *err);
 /* Fills the tensor from the raw bytes in in->values. The tensor has the input's shape. */
-enum rt_status srv_oip_fill_raw(const struct srv_oip_input *in, struct rt_tensor *t, size_t *budget,
-                                struct rt_error *err);
-/* Charges `bytes` to *budget. */
-enum rt_status srv_oip_take(size_t *budget, size_t bytes, struct rt_span name,
+enum rt_status srv_oip_fill_raw(const struct srv_oip_input *in, struct rt_tensor *t,
+                                struct srv_allowance *allowance, struct rt_error *err);
+/* Takes `bytes` bytes from `allowance` for the input `name`. */
+enum rt_status srv_oip_take(struct srv_allowance *allowance, size_t bytes, struct rt_span name,
                             struct rt_error *err);
 /* These functions return the size of a tensor's raw bytes and append the raw bytes. Writing stops
  * when `cancellation` reports that the response is cancelled. `cancellation` may be NULL. */
@@ -194,9 +195,9 @@ enum rt_status srv_oip_json_size(struct srv_json v, const char *what, int64_t *o
 /* These functions read the values of the input into the tensor, which has the shape of the
  * input. */
 enum rt_status srv_oip_fill_json(const struct srv_oip_input *in, struct rt_tensor *t,
-                                 size_t *budget, struct rt_error *err);
+                                 struct srv_allowance *allowance, struct rt_error *err);
 enum rt_status srv_oip_fill_contents(const struct srv_oip_input *in, struct rt_tensor *t,
-                                     size_t *budget, struct rt_error *err);
+                                     struct srv_allowance *allowance, struct rt_error *err);
 
 /* ---- oip_describe.c ---- */
 

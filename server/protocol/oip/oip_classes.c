@@ -113,14 +113,16 @@ static void choose(const struct rt_tensor *t, int64_t begin, int64_t n_row, stru
 
 /* Writes a class in Triton's form. A floating-point value has 6 digits after the decimal point. */
 static enum rt_status write_class(const struct rt_tensor *t, const struct class *c,
-                                  struct srv_cancellation *cancellation, struct rt_str *out,
+                                  struct srv_cancellation *cancellation,
+                                  struct srv_allowance *allowance, struct rt_str *out,
                                   struct rt_error *err)
 {
     const bool is_float = t->dtype == RT_F32 || t->dtype == RT_F64;
     char text[TEXT_BYTES];
     const int n = snprintf(text, sizeof text, is_float ? "%.6Lf:%lld" : "%.0Lf:%lld", c->value,
                            (long long)c->index);
-    char *p = rt_str_resize(out, NULL, (size_t)n, err);
+    enum rt_status st = srv_allowance_take(allowance, rt_str_counted_bytes((size_t)n), err);
+    char *p = st ? NULL : rt_str_resize(out, NULL, (size_t)n, err);
 
     if (!p)
         return err->code;
@@ -138,6 +140,11 @@ static enum rt_status make(const struct srv_inference *inf, const struct rt_tens
                            struct rt_tensor *out, struct rt_error *err)
 {
     struct srv_cancellation cancellation = srv_job_cancellation(inf->job);
+    /* the response is charged to the same request as the tensors */
+    struct srv_allowance allowance = {.left = SIZE_MAX,
+                                      .budget = inf->allowance.budget,
+                                      .own = inf->allowance.own,
+                                      .what = "the response as classes"};
     const bool has_rows = t->rank > 0 && (shape->rank < 0 ? t->rank > 1 : shape->dim[0] < 0);
     const int64_t n_rows = has_rows ? t->dim[0] : 1;
     const int64_t n_row = n_rows ? rt_tensor_count(t) / n_rows : 0;
@@ -148,17 +155,24 @@ static enum rt_status make(const struct srv_inference *inf, const struct rt_tens
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "the parameter classification asks for more than %d classes", MOST_CLASSES);
     *left -= n_rows * n;
+    /* Both products are small, because MOST_CLASSES limits n and n_rows * n. */
+    const size_t top_bytes = ((size_t)n + 1) * sizeof(struct class);
+    enum rt_status st = srv_allowance_take(
+        &allowance, top_bytes + (size_t)(n_rows * n) * sizeof(struct rt_str), err);
+    if (st)
+        return st;
     struct class *top = calloc((size_t)n + 1, sizeof *top);
-    enum rt_status st = top ? rt_tensor_new(out, NULL, RT_STRING, has_rows ? 2 : 1, dim, err)
-                            : rt_fail_memory(err, "classes", (size_t)n * sizeof *top);
+    st = top ? rt_tensor_new(out, NULL, RT_STRING, has_rows ? 2 : 1, dim, err)
+             : rt_fail_memory(err, "classes", (size_t)n * sizeof *top);
     struct rt_str *to = st ? NULL : out->data;
     for (int64_t row = 0; !st && n && row < n_rows; row++) {
         choose(t, row * n_row, n_row, top, n, &cancellation);
         st = srv_cancellation_status(&cancellation, err);
         for (int64_t i = 0; i < n && !st; i++)
-            st = write_class(t, &top[i], &cancellation, to++, err);
+            st = write_class(t, &top[i], &cancellation, &allowance, to++, err);
     }
     free(top);
+    srv_allowance_give(&allowance, top_bytes);
     return st;
 }
 

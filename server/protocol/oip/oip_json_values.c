@@ -9,7 +9,7 @@
 struct reader {
     const struct srv_oip_input *in;
     struct rt_tensor *t;
-    size_t *budget;
+    struct srv_allowance *allowance;
     const unsigned char *p, *end;
     bool is_nested;
     int depth;                  /* number of open arrays */
@@ -42,7 +42,7 @@ static enum rt_status read_string(struct reader *r, struct rt_error *err)
         return wrong_element(r, err);
     const struct rt_span token = srv_json_token(v);
     const size_t n = srv_json_unquote(NULL, token);
-    enum rt_status st = srv_oip_take(r->budget, rt_str_counted_bytes(n), r->in->name, err);
+    enum rt_status st = srv_oip_take(r->allowance, rt_str_counted_bytes(n), r->in->name, err);
     if (st)
         return st;
     char *to = rt_str_resize((struct rt_str *)r->t->data + r->n, NULL, n, err);
@@ -151,11 +151,11 @@ static enum rt_status step(struct reader *r, struct rt_error *err)
 }
 
 enum rt_status srv_oip_fill_json(const struct srv_oip_input *in, struct rt_tensor *t,
-                                 size_t *budget, struct rt_error *err)
+                                 struct srv_allowance *allowance, struct rt_error *err)
 {
     struct reader r = {.in = in,
                        .t = t,
-                       .budget = budget,
+                       .allowance = allowance,
                        .p = in->data.p,
                        .end = in->data.end,
                        .most = rt_tensor_count(t)};

@@ -339,7 +339,7 @@ static bool store(enum rt_dtype dtype, void *to, int64_t i, uint64_t value)
 /* Reads the values of a packed or unpacked field into the tensor, beginning at element *at.
  * Advances *at. */
 static enum rt_status read_values(const struct srv_oip_input *in, struct srv_field *f,
-                                  struct rt_tensor *t, int64_t *at, size_t *budget,
+                                  struct rt_tensor *t, int64_t *at, struct srv_allowance *allowance,
                                   struct rt_error *err)
 {
     const int64_t n = rt_tensor_count(t);
@@ -348,11 +348,11 @@ static enum rt_status read_values(const struct srv_oip_input *in, struct srv_fie
 
     if (f->type == SRV_BYTES && !is_packed) {
         const size_t bytes = f->body.left;
-        enum rt_status st = *at == n
-                                ? srv_oip_fail_input(err, in->name,
-                                                     "has more values than its "
-                                                     "shape takes")
-                                : srv_oip_take(budget, rt_str_counted_bytes(bytes), in->name, err);
+        enum rt_status st =
+            *at == n ? srv_oip_fail_input(err, in->name,
+                                          "has more values than its "
+                                          "shape takes")
+                     : srv_oip_take(allowance, rt_str_counted_bytes(bytes), in->name, err);
         char *to = st ? NULL : rt_str_resize((struct rt_str *)t->data + (*at)++, NULL, bytes, err);
         if (!to)
             return err->code;
@@ -376,7 +376,7 @@ static enum rt_status read_values(const struct srv_oip_input *in, struct srv_fie
 }
 
 enum rt_status srv_oip_fill_contents(const struct srv_oip_input *in, struct rt_tensor *t,
-                                     size_t *budget, struct rt_error *err)
+                                     struct srv_allowance *allowance, struct rt_error *err)
 {
     const uint32_t number = field_of(in->dtype);
     struct srv_cursor c = in->values;
@@ -395,7 +395,7 @@ enum rt_status srv_oip_fill_contents(const struct srv_oip_input *in, struct rt_t
                                       "has contents in field %u, but those of %s are in field %u",
                                       f.number, srv_oip_dtype_name(in->dtype), number);
         if (f.number == number)
-            st = read_values(in, &f, t, &at, budget, err);
+            st = read_values(in, &f, t, &at, allowance, err);
     }
     if (st)
         return st;

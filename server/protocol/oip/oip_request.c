@@ -146,7 +146,7 @@ static enum rt_status check_names(const struct srv_oip_request *r, const struct 
     return RT_OK;
 }
 
-static enum rt_status bind_input(struct srv_inference *inf, int i, size_t *budget,
+static enum rt_status bind_input(struct srv_inference *inf, int i, struct srv_allowance *allowance,
                                  struct rt_error *err)
 {
     const struct rt_model_signature *sig = inf->job->signature;
@@ -167,8 +167,8 @@ static enum rt_status bind_input(struct srv_inference *inf, int i, size_t *budge
                                   name ? name : rt_dtype_name(dtype));
     }
     in->feed = i;
-    return in->region.name.p ? srv_oip_bind_region(inf, in, &inf->job->feeds[i], budget, err)
-                             : srv_oip_tensor_read(in, &inf->job->feeds[i], budget, err);
+    return in->region.name.p ? srv_oip_bind_region(inf, in, &inf->job->feeds[i], allowance, err)
+                             : srv_oip_tensor_read(in, &inf->job->feeds[i], allowance, err);
 }
 
 /* Makes the signature's only input from a body without JSON. If one dimension of the model's shape
@@ -278,7 +278,6 @@ enum rt_status srv_oip_bind(struct srv_inference *inf, struct rt_error *err)
 {
     const struct rt_signature *sig = inf->job->signature->def;
     const struct srv_oip_request *r = inf->request;
-    size_t budget = inf->budget;
     enum rt_status st = r->is_raw_body ? make_input(inf, err) : RT_OK;
 
     if (!st)
@@ -288,7 +287,7 @@ enum rt_status srv_oip_bind(struct srv_inference *inf, struct rt_error *err)
     if (!st)
         st = check_outputs(inf, err);
     for (int i = 0; i < sig->n_inputs && !st; i++)
-        st = bind_input(inf, i, &budget, err);
+        st = bind_input(inf, i, &inf->allowance, err);
     return st ? st : rt_callable_check_feeds(inf->job->signature->call, inf->job->feeds, err);
 }
 
@@ -352,23 +351,27 @@ static enum rt_status check_on(const struct srv_inference *inf, struct rt_error 
 static enum rt_status read_strings(struct srv_inference *inf, const struct srv_oip_input *in,
                                    struct rt_tensor *t, struct rt_error *err)
 {
+    /* in->name is no longer valid after the message has been freed */
+    const struct rt_span name = rt_span_str(inf->job->signature->def->inputs[in->feed].alias);
     struct srv_oip_input raw = *in;
     const size_t n = (size_t)in->region.bytes;
-    size_t budget = inf->budget;
-    char *p = malloc(n + 1);
+    struct srv_allowance *allowance = &inf->allowance;
+    enum rt_status st = srv_oip_take(allowance, n, name, err);
+    char *p = st ? NULL : malloc(n + 1);
 
+    if (st)
+        return st;
     if (!p)
         return rt_fail_memory(err, "an input in shared memory", n);
     const struct rt_span bytes = rt_span_of(p, n);
-    enum rt_status st =
-        srv_region_read(inf->shared_memory, in->region.name, in->region.offset, p, n, err);
+    st = srv_region_read(inf->shared_memory, in->region.name, in->region.offset, p, n, err);
     raw.is_raw = true;
     raw.values = srv_cursor_of(&bytes, n);
-    raw.name =
-        rt_span_str(inf->job->signature->def->inputs[in->feed].alias); /* in->name has been freed */
+    raw.name = name;
     if (!st)
-        st = srv_oip_fill_raw(&raw, t, &budget, err);
+        st = srv_oip_fill_raw(&raw, t, allowance, err);
     free(p);
+    srv_allowance_give(allowance, n);
     return st;
 }
 
@@ -399,7 +402,8 @@ static enum rt_status read_regions(struct srv_job *job)
 }
 
 enum rt_status srv_oip_bind_region(struct srv_inference *inf, struct srv_oip_input *in,
-                                   struct rt_tensor *out, size_t *budget, struct rt_error *err)
+                                   struct rt_tensor *out, struct srv_allowance *allowance,
+                                   struct rt_error *err)
 {
     struct rt_error why = {0};
     size_t bytes = 0;
@@ -418,12 +422,8 @@ enum rt_status srv_oip_bind_region(struct srv_inference *inf, struct srv_oip_inp
                                   (unsigned long long)in->region.bytes);
     st = srv_region_check(inf->shared_memory, in->region.name, in->region.offset, in->region.bytes,
                           err);
-    /* strings take memory for a copy of the region, and for each string */
-    if (!st && in->dtype == RT_STRING &&
-        __builtin_add_overflow(bytes, 2 * in->region.bytes, &bytes))
-        bytes = SIZE_MAX;
     if (!st)
-        st = srv_oip_take(budget, bytes, in->name, err);
+        st = srv_oip_take(allowance, bytes, in->name, err);
     if (!st)
         st = rt_tensor_new(out, NULL, in->dtype, in->rank, in->dim, err);
     inf->job->inference = inf;

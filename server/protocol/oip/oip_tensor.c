@@ -30,16 +30,15 @@ const char *srv_oip_dtype_name(enum rt_dtype dtype)
     return NULL;
 }
 
-enum rt_status srv_oip_take(size_t *budget, size_t bytes, struct rt_span name, struct rt_error *err)
+enum rt_status srv_oip_take(struct srv_allowance *allowance, size_t bytes, struct rt_span name,
+                            struct rt_error *err)
 {
-    if (bytes <= *budget) {
-        *budget -= bytes;
-        return RT_OK;
-    }
+    if (bytes <= allowance->left)
+        return srv_allowance_take(allowance, bytes, err);
     const struct rt_span shown = rt_error_name(err, name);
     return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                    "input \"%.*s\" needs more than the %zu bytes that are left for this request",
-                   (int)shown.n, (const char *)shown.p, *budget);
+                   (int)shown.n, (const char *)shown.p, allowance->left);
 }
 
 static enum rt_status wrong_size(const struct srv_oip_input *in, size_t has, struct rt_error *err)
@@ -53,7 +52,7 @@ static enum rt_status wrong_size(const struct srv_oip_input *in, size_t has, str
 }
 
 static enum rt_status fill_strings(const struct srv_oip_input *in, struct rt_tensor *t,
-                                   size_t *budget, struct rt_error *err)
+                                   struct srv_allowance *allowance, struct rt_error *err)
 {
     const int64_t n = rt_tensor_count(t);
     struct srv_cursor c = in->values;
@@ -71,7 +70,7 @@ static enum rt_status fill_strings(const struct srv_oip_input *in, struct rt_ten
                                       "has an element of %zu bytes, but only %zu bytes of its "
                                       "binary data follow",
                                       bytes, c.left);
-        st = srv_oip_take(budget, rt_str_counted_bytes(bytes), in->name, err);
+        st = srv_oip_take(allowance, rt_str_counted_bytes(bytes), in->name, err);
         char *text = st ? NULL : rt_str_resize(&to[i], NULL, bytes, err);
         if (!st && !text)
             return err->code;
@@ -81,14 +80,14 @@ static enum rt_status fill_strings(const struct srv_oip_input *in, struct rt_ten
     return st || !c.left ? st : wrong_size(in, in->values.left, err);
 }
 
-enum rt_status srv_oip_fill_raw(const struct srv_oip_input *in, struct rt_tensor *t, size_t *budget,
-                                struct rt_error *err)
+enum rt_status srv_oip_fill_raw(const struct srv_oip_input *in, struct rt_tensor *t,
+                                struct srv_allowance *allowance, struct rt_error *err)
 {
     struct srv_cursor c = in->values;
     const size_t bytes = in->values.left;
 
     if (in->dtype == RT_STRING)
-        return fill_strings(in, t, budget, err);
+        return fill_strings(in, t, allowance, err);
     if (bytes != rt_tensor_bytes(t))
         return wrong_size(in, bytes, err);
     srv_cursor_copy(&c, t->data, bytes);
@@ -115,7 +114,7 @@ static enum rt_status check_size(const struct srv_oip_input *in, size_t bytes, s
 }
 
 enum rt_status srv_oip_tensor_read(const struct srv_oip_input *in, struct rt_tensor *out,
-                                   size_t *budget, struct rt_error *err)
+                                   struct srv_allowance *allowance, struct rt_error *err)
 {
     struct rt_error why = {0};
     size_t bytes = 0;
@@ -124,17 +123,17 @@ enum rt_status srv_oip_tensor_read(const struct srv_oip_input *in, struct rt_ten
         return srv_oip_fail_input(err, in->name, "has a shape that is refused: %s", why.msg);
     enum rt_status st = check_size(in, bytes, err);
     if (!st)
-        st = srv_oip_take(budget, bytes, in->name, err);
+        st = srv_oip_take(allowance, bytes, in->name, err);
     if (!st)
         st = rt_tensor_new(out, NULL, in->dtype, in->rank, in->dim, err);
     if (st)
         return st;
     if (in->data.p)
-        st = srv_oip_fill_json(in, out, budget, err);
+        st = srv_oip_fill_json(in, out, allowance, err);
     else if (in->is_raw)
-        st = srv_oip_fill_raw(in, out, budget, err);
+        st = srv_oip_fill_raw(in, out, allowance, err);
     else
-        st = srv_oip_fill_contents(in, out, budget, err);
+        st = srv_oip_fill_contents(in, out, allowance, err);
     if (st)
         rt_tensor_clear(out);
     return st;

@@ -8,6 +8,7 @@
 #define SRV_CLASSIFY_H
 
 #include "runtime/files/saved_model.h"
+#include "server/base/budget.h"
 #include "server/batching/job.h"
 
 /* One classification or regression. A MultiInference request contains several classifications and

@@ -116,8 +116,8 @@ static enum rt_status count_examples(const struct example_list *list, int64_t *n
     return RT_OK;
 }
 
-enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct rt_tensor *out,
-                                 struct rt_error *err)
+enum rt_status srv_examples_bind(struct srv_cursor input, struct srv_allowance *allowance,
+                                 struct rt_tensor *out, struct rt_error *err)
 {
     struct example_list list;
     struct srv_field f;
@@ -131,12 +131,14 @@ enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct 
     if (st)
         return st;
     if (__builtin_mul_overflow((size_t)n, list.context.left, &more) ||
-        __builtin_add_overflow(more, bytes, &more) || more > budget)
+        __builtin_add_overflow(more, bytes, &more) || more > allowance->left)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "%lld examples, each with the context of %zu bytes: more than the %zu "
                        "bytes that a request may take, twice --max_body_bytes",
-                       (long long)n, list.context.left, budget);
-    st = rt_tensor_new(out, NULL, RT_STRING, 1, &n, err);
+                       (long long)n, list.context.left, allowance->left);
+    st = srv_allowance_take(allowance, more, err);
+    if (!st)
+        st = rt_tensor_new(out, NULL, RT_STRING, 1, &n, err);
     while (!st && at < n && srv_field_next(&list.body, &f) > 0) {
         if (!srv_field_is(&f, 1, SRV_BYTES))
             continue;

@@ -38,11 +38,11 @@ enum rt_status srv_examples_read(struct srv_cursor message, bool is_multi,
 /*
  * Converts the examples of an Input to a vector of strings. If there is a context, each string
  * consists of the bytes of the context followed by those of the example; protobuf parses such a
- * string as one merged message. Fails with RESOURCE_EXHAUSTED if more than `budget` bytes are
- * needed, and with INVALID_ARGUMENT "Input is empty." if there are no examples.
+ * string as one merged message. Takes the bytes from `allowance`. Fails with RESOURCE_EXHAUSTED if
+ * the allowance is too small, and with INVALID_ARGUMENT "Input is empty." if there are no examples.
  */
-enum rt_status srv_examples_bind(struct srv_cursor input, size_t budget, struct rt_tensor *out,
-                                 struct rt_error *err);
+enum rt_status srv_examples_bind(struct srv_cursor input, struct srv_allowance *allowance,
+                                 struct rt_tensor *out, struct rt_error *err);
 
 /* Writes the ClassificationResponse or RegressionResponse for n examples; *out is allocated by
  * malloc. */

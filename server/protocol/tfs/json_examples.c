@@ -233,17 +233,20 @@ static enum rt_status check_list(const struct srv_json_doc *doc, struct rt_error
 }
 
 static enum rt_status read_examples(const struct srv_json_doc *doc, struct scratch *s,
-                                    const struct rt_bytes *context, size_t max_bytes,
+                                    const struct rt_bytes *context, struct srv_allowance *allowance,
                                     struct rt_tensor *out, struct rt_error *err)
 {
     int64_t n = srv_json_count(doc->examples), i = 0;
     struct srv_json v = {.end = doc->examples.end};
     const unsigned char *at = srv_json_first(doc->examples);
-    size_t left = max_bytes;
+    const size_t most = allowance->left;
     enum rt_status st =
-        (size_t)n > max_bytes / sizeof(struct rt_str)
+        (size_t)n > allowance->left / sizeof(struct rt_str)
             ? rt_fail(err, RT_RESOURCE_EXHAUSTED, "%lld examples are too many", (long long)n)
-            : rt_tensor_new(out, NULL, RT_STRING, 1, &n, err);
+            : srv_allowance_take(allowance, (size_t)n * sizeof(struct rt_str), err);
+
+    if (!st)
+        st = rt_tensor_new(out, NULL, RT_STRING, 1, &n, err);
 
     while (!st && i < n && srv_json_next(&at, doc->examples.end, &v)) {
         st = read_example(s, v, err);
@@ -251,14 +254,14 @@ static enum rt_status read_examples(const struct srv_json_doc *doc, struct scrat
             break;
         size_t own = s->features.n ? srv_bytes_size(1, s->features.n) : 0;
         size_t need = context->n + own;
-        if (need > left) {
-            st = rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                         "the examples take more than the %zu bytes that are left for requests by "
-                         "--max_bytes_in_flight",
-                         max_bytes);
+        st = need > allowance->left
+                 ? rt_fail(
+                       err, RT_RESOURCE_EXHAUSTED,
+                       "the examples take more than the %zu bytes that are left for this request",
+                       most)
+                 : srv_allowance_take(allowance, need, err);
+        if (st)
             break;
-        }
-        left -= need;
         unsigned char *to =
             (unsigned char *)rt_str_resize((struct rt_str *)out->data + i++, NULL, need, err);
         if (!to) {
@@ -275,18 +278,19 @@ static enum rt_status read_examples(const struct srv_json_doc *doc, struct scrat
     return st;
 }
 
-enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t max_bytes,
-                                        struct rt_tensor *out, struct rt_error *err)
+enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc,
+                                        struct srv_allowance *allowance, struct rt_tensor *out,
+                                        struct rt_error *err)
 {
     struct scratch s;
     struct rt_bytes context;
     enum rt_status st = RT_OK;
 
     *out = (struct rt_tensor){.dtype = 0};
-    rt_bytes_init(&s.feature.values, max_bytes);
-    rt_bytes_init(&s.name, max_bytes);
-    rt_bytes_init(&s.features, max_bytes);
-    rt_bytes_init(&context, max_bytes);
+    rt_bytes_init(&s.feature.values, allowance->left);
+    rt_bytes_init(&s.name, allowance->left);
+    rt_bytes_init(&s.features, allowance->left);
+    rt_bytes_init(&context, allowance->left);
     if (doc->context.p) {
         st = read_example(&s, doc->context, err);
         if (!st)
@@ -295,7 +299,7 @@ enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t m
     if (!st)
         st = check_list(doc, err);
     if (!st)
-        st = read_examples(doc, &s, &context, max_bytes, out, err);
+        st = read_examples(doc, &s, &context, allowance, out, err);
     rt_bytes_clear(&s.feature.values);
     rt_bytes_clear(&s.name);
     rt_bytes_clear(&s.features);

@@ -13,15 +13,16 @@
 
 /*
  * Converts the examples to a vector of serialized tf.Examples. If there is a context, it precedes
- * each example, so that protobuf merges the two messages. Fails with RESOURCE_EXHAUSTED if the
- * examples need more than `max_bytes` bytes.
+ * each example, so that protobuf merges the two messages. Takes the memory for the examples from
+ * `allowance`. Fails with RESOURCE_EXHAUSTED if the allowance is too small.
  *
  * The JSON tokens of a feature's values determine the kind of the feature. Strings and b64 objects
  * are bytes. Booleans, and numbers without a fraction or an exponent, are int64. All other numbers
  * are float.
  */
-enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc, size_t max_bytes,
-                                        struct rt_tensor *out, struct rt_error *err);
+enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc,
+                                        struct srv_allowance *allowance, struct rt_tensor *out,
+                                        struct rt_error *err);
 
 /* Writes {"results": ...} for n examples. Stops when `cancellation` reports that the response is
  * cancelled. */

@@ -428,21 +428,18 @@ struct input {
  * the text, because each element takes at least one byte. A larger `count` results only from a
  * ragged list, which is refused when it is read.
  */
-static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_json v, size_t *left,
-                                  struct rt_error *err)
+static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_json v,
+                                  struct srv_allowance *allowance, struct rt_error *err)
 {
     enum rt_dtype dtype = in->spec->dtype;
-    int64_t most = v.end - v.p;
-    if (count > most)
-        count = most;
+    count = count < v.end - v.p ? count : v.end - v.p;
     size_t bytes = (size_t)count * rt_dtype_size(dtype);
-    if (bytes > *left)
-        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                       "input \"%s\" takes %zu bytes as a tensor, %zu are left for requests by "
-                       "--max_bytes_in_flight",
-                       in->spec->alias, bytes, *left);
-    *left -= bytes;
-    enum rt_status st = rt_tensor_new(in->tensor, NULL, dtype, 1, &count, err);
+    if (bytes > allowance->left)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "input \"%s\" takes %zu bytes, %zu are left",
+                       in->spec->alias, bytes, allowance->left);
+    enum rt_status st = srv_allowance_take(allowance, bytes, err);
+    if (!st)
+        st = rt_tensor_new(in->tensor, NULL, dtype, 1, &count, err);
     if (st)
         return st;
     in->fill = (struct fill){
@@ -476,8 +473,8 @@ static enum rt_status refused(struct input *in, struct srv_json v, int max_rank,
 }
 
 /* Reads one row of an input. On success, moves v->p past the row. */
-static enum rt_status add_row(struct input *in, struct srv_json *v, int64_t n_rows, size_t *left,
-                              struct rt_error *err)
+static enum rt_status add_row(struct input *in, struct srv_json *v, int64_t n_rows,
+                              struct srv_allowance *allowance, struct rt_error *err)
 {
     enum rt_dtype dtype = in->spec->dtype;
     if (!in->started) {
@@ -487,7 +484,7 @@ static enum rt_status add_row(struct input *in, struct srv_json *v, int64_t n_ro
         if (!srv_json_takes(dtype) && in->size > 0)
             return refused(in, *v, RT_MAX_RANK - 1, err);
         int64_t all[2] = {n_rows, in->size};
-        enum rt_status st = make_tensor(in, elements(2, all), *v, left, err);
+        enum rt_status st = make_tensor(in, elements(2, all), *v, allowance, err);
         if (st)
             return st;
     }
@@ -547,7 +544,8 @@ static enum rt_status in_row(int64_t row, struct rt_span key, enum rt_status cod
                              struct rt_error *err)
 {
     char prefix[256];
-    if (code == RT_RESOURCE_EXHAUSTED) /* the server lacks memory, although the row may be valid */
+    /* the server lacks memory, although the row may be valid */
+    if (code == RT_RESOURCE_EXHAUSTED || code == RT_UNAVAILABLE)
         return code;
     rt_fail_prefix(err, "%s%s: ", row_prefix(prefix, sizeof prefix, row, key),
                    rt_status_name(code));
@@ -573,8 +571,8 @@ static enum rt_status wrong_keys(const struct rt_signature *sig, int64_t row, st
 
 /* Reads a row given as an object of named inputs, and moves *v past it. */
 static enum rt_status add_object(struct input *inputs, const struct rt_signature *sig,
-                                 struct srv_json *v, int64_t row, int64_t n_rows, size_t *left,
-                                 struct rt_error *err)
+                                 struct srv_json *v, int64_t row, int64_t n_rows,
+                                 struct srv_allowance *allowance, struct rt_error *err)
 {
     int n = sig->n_inputs, n_seen = 0, hint = 0;
     const unsigned char *p = srv_json_first(*v), *end = v->end;
@@ -601,7 +599,7 @@ static enum rt_status add_object(struct input *inputs, const struct rt_signature
         if (in->seen) { /* if a key occurs more than once, its first value is used */
             value.p = srv_json_after(value);
         } else {
-            st = add_row(in, &value, n_rows, left, err);
+            st = add_row(in, &value, n_rows, allowance, err);
             if (st)
                 return in_row(row, key, st, err);
             in->seen = true;
@@ -625,7 +623,8 @@ static bool is_named(struct srv_json v)
 }
 
 static enum rt_status decode_rows(const struct srv_json_doc *doc, const struct rt_signature *sig,
-                                  struct input *inputs, size_t *left, struct rt_error *err)
+                                  struct input *inputs, struct srv_allowance *allowance,
+                                  struct rt_error *err)
 {
     struct srv_json v = {srv_json_first(doc->instances), doc->instances.end};
     bool named = is_named(v);
@@ -642,9 +641,9 @@ static enum rt_status decode_rows(const struct srv_json_doc *doc, const struct r
                                  : "Expecting value/list but got object at item %lld of input list",
                            (long long)row);
         if (named) {
-            st = add_object(inputs, sig, &v, row, n, left, err);
+            st = add_object(inputs, sig, &v, row, n, allowance, err);
         } else {
-            st = add_row(&inputs[0], &v, n, left, err);
+            st = add_row(&inputs[0], &v, n, allowance, err);
             if (st)
                 st = in_row(row, (struct rt_span){0}, st, err);
         }
@@ -663,15 +662,15 @@ static enum rt_status decode_rows(const struct srv_json_doc *doc, const struct r
     return RT_OK;
 }
 
-static enum rt_status decode_whole(struct input *in, struct srv_json v, size_t *left,
-                                   struct rt_error *err)
+static enum rt_status decode_whole(struct input *in, struct srv_json v,
+                                   struct srv_allowance *allowance, struct rt_error *err)
 {
     if (!shape_of(v, RT_MAX_RANK, &in->rank, in->dim))
         return too_deep(err);
     in->size = elements(in->rank, in->dim);
     if (!srv_json_takes(in->spec->dtype) && in->size > 0)
         return refused(in, v, RT_MAX_RANK, err);
-    enum rt_status st = make_tensor(in, in->size, v, left, err);
+    enum rt_status st = make_tensor(in, in->size, v, allowance, err);
     if (st)
         return st;
     in->fill.p = v.p;
@@ -683,14 +682,15 @@ static enum rt_status decode_whole(struct input *in, struct srv_json v, size_t *
 }
 
 static enum rt_status decode_columns(struct srv_json v, const struct rt_signature *sig,
-                                     struct input *inputs, size_t *left, struct rt_error *err)
+                                     struct input *inputs, struct srv_allowance *allowance,
+                                     struct rt_error *err)
 {
     if (!is_named(v)) {
         if (sig->n_inputs > 1)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "inputs is a plain value/list, but expecting an object as multiple "
                            "input tensors required as per tensorinfo_map");
-        return decode_whole(&inputs[0], v, left, err);
+        return decode_whole(&inputs[0], v, allowance, err);
     }
     /* All members are found before any value is read, so that errors are reported in the order of
      * the signature. */
@@ -709,7 +709,7 @@ static enum rt_status decode_columns(struct srv_json v, const struct rt_signatur
         if (!inputs[i].given.p)
             return rt_fail(err, RT_INVALID_ARGUMENT, "Missing named input: %s in 'inputs' object.",
                            sig->inputs[i].alias);
-        enum rt_status st = decode_whole(&inputs[i], inputs[i].given, left, err);
+        enum rt_status st = decode_whole(&inputs[i], inputs[i].given, allowance, err);
         if (st)
             return st;
     }
@@ -749,9 +749,9 @@ static enum rt_status badly_formed(const struct srv_json_doc *doc, const char *w
 
 enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
                                        const struct rt_signature *signature,
-                                       struct rt_span signature_name, size_t max_bytes,
-                                       struct rt_tensor *feeds, enum srv_json_form *form,
-                                       struct rt_error *err)
+                                       struct rt_span signature_name,
+                                       struct srv_allowance *allowance, struct rt_tensor *feeds,
+                                       enum srv_json_form *form, struct rt_error *err)
 {
     enum { FEW = 16 };
     int n = signature->n_inputs;
@@ -790,10 +790,10 @@ enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
     enum rt_status st;
     if (doc->instances.p) {
         *form = SRV_JSON_ROW;
-        st = decode_rows(doc, signature, inputs, &max_bytes, err);
+        st = decode_rows(doc, signature, inputs, allowance, err);
     } else {
         *form = SRV_JSON_COLUMNAR;
-        st = decode_columns(doc->inputs, signature, inputs, &max_bytes, err);
+        st = decode_columns(doc->inputs, signature, inputs, allowance, err);
     }
     rt_arena_free(scratch);
     return st;

@@ -10,6 +10,7 @@
 #define SRV_JSON_TENSOR_H
 
 #include "runtime/files/saved_model.h"
+#include "server/base/budget.h"
 #include "server/json/json.h"
 
 enum srv_json_form { SRV_JSON_ROW, SRV_JSON_COLUMNAR };
@@ -38,14 +39,14 @@ enum rt_status srv_json_signature(const struct srv_json_doc *doc, struct rt_aren
 
 /*
  * Decodes the inputs of the signature into `feeds`. The caller must zero the feeds first, and clear
- * them after a failure. Fails with RESOURCE_EXHAUSTED if the tensors need more than `max_bytes`
- * bytes of memory.
+ * them after a failure. Takes the memory for the elements of the tensors from `allowance`. Fails
+ * with RESOURCE_EXHAUSTED if the allowance is too small.
  */
 enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
                                        const struct rt_signature *signature,
-                                       struct rt_span signature_name, size_t max_bytes,
-                                       struct rt_tensor *feeds, enum srv_json_form *form,
-                                       struct rt_error *err);
+                                       struct rt_span signature_name,
+                                       struct srv_allowance *allowance, struct rt_tensor *feeds,
+                                       enum srv_json_form *form, struct rt_error *err);
 
 /*
  * Writes a response body with all outputs of the signature: {"predictions": ...} or {"outputs":

@@ -85,7 +85,7 @@ static enum rt_status resolve_json(struct srv_inference *inf, struct rt_error *e
 static enum rt_status bind(struct srv_inference *inf, struct rt_error *err)
 {
     const struct rt_model_signature *sig = inf->job->signature;
-    return srv_predict_bind(inf->request, sig->def, sig->call, inf->budget, inf->job->feeds,
+    return srv_predict_bind(inf->request, sig->def, sig->call, &inf->allowance, inf->job->feeds,
                             inf->wanted, err);
 }
 
@@ -93,7 +93,7 @@ static enum rt_status bind_json(struct srv_inference *inf, struct rt_error *err)
 {
     struct json_predict *r = inf->request;
     return srv_json_decode_predict(&r->doc, inf->job->signature->def, inf->spec.signature,
-                                   inf->budget, inf->job->feeds, &r->form, err);
+                                   &inf->allowance, inf->job->feeds, &r->form, err);
 }
 
 static struct srv_model_echo echo_of(const struct srv_job *job)

@@ -169,7 +169,8 @@ static enum rt_status wrong_count(const struct srv_predict_request *r,
 
 static enum rt_status bind_inputs(const struct srv_predict_request *r,
                                   const struct rt_signature *sig, const struct rt_callable *call,
-                                  size_t budget, struct rt_tensor *feeds, struct rt_error *err)
+                                  struct srv_allowance *allowance, struct rt_tensor *feeds,
+                                  struct rt_error *err)
 {
     bool has_default = false;
     int n_used = 0;
@@ -183,7 +184,7 @@ static enum rt_status bind_inputs(const struct srv_predict_request *r,
         const struct srv_predict_input *in = find_input(r, spec->alias);
         if (in) {
             enum rt_dtype dtype = call ? rt_callable_feed_dtype(call, i) : RT_NO_DTYPE;
-            enum rt_status st = srv_tensor_read(in->tensor, dtype, &feeds[i], &budget, err);
+            enum rt_status st = srv_tensor_read(in->tensor, dtype, &feeds[i], allowance, err);
             if (st == RT_INVALID_ARGUMENT)
                 rt_fail_prefix(err, "tensor parsing error: %s: ", spec->alias);
             if (st)
@@ -216,10 +217,10 @@ static enum rt_status bind_inputs(const struct srv_predict_request *r,
 
 enum rt_status srv_predict_bind(const struct srv_predict_request *request,
                                 const struct rt_signature *sig, const struct rt_callable *call,
-                                size_t budget, struct rt_tensor *feeds, bool *wanted,
-                                struct rt_error *err)
+                                struct srv_allowance *allowance, struct rt_tensor *feeds,
+                                bool *wanted, struct rt_error *err)
 {
-    enum rt_status st = bind_inputs(request, sig, call, budget, feeds, err);
+    enum rt_status st = bind_inputs(request, sig, call, allowance, feeds, err);
 
     if (st)
         return st;

@@ -42,8 +42,8 @@ enum rt_status srv_predict_read(struct srv_cursor message, struct srv_predict_re
  */
 enum rt_status srv_predict_bind(const struct srv_predict_request *request,
                                 const struct rt_signature *sig, const struct rt_callable *call,
-                                size_t budget, struct rt_tensor *feeds, bool *wanted,
-                                struct rt_error *err);
+                                struct srv_allowance *allowance, struct rt_tensor *feeds,
+                                bool *wanted, struct rt_error *err);
 
 struct srv_predict_response {
     struct srv_model_echo echo;

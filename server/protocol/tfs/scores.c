@@ -56,7 +56,7 @@ static enum rt_status read_json(struct srv_inference *inf, struct srv_cursor mes
         st = srv_json_check(&doc, text, err);
     if (!st)
         st = srv_json_signature(&doc, inf->arena, &inf->spec.signature, err);
-    return st ? st : srv_json_decode_examples(&doc, inf->budget, &e->tensor, err);
+    return st ? st : srv_json_decode_examples(&doc, &inf->allowance, &e->tensor, err);
 }
 
 static void clear_json(struct srv_inference *inf)
@@ -90,7 +90,7 @@ static enum rt_status bind(struct srv_inference *inf, struct rt_error *err)
 {
     struct srv_job *job = inf->job;
     const struct examples *e = inf->request;
-    enum rt_status st = srv_examples_bind(e->request.input, inf->budget, &job->feeds[0], err);
+    enum rt_status st = srv_examples_bind(e->request.input, &inf->allowance, &job->feeds[0], err);
 
     for (int i = 1; i < job->n_feeds && !st; i++)
         rt_tensor_ref(&job->feeds[i], &job->feeds[0]);

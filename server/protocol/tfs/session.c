@@ -148,14 +148,13 @@ static enum rt_status bind(struct srv_inference *inf, struct rt_error *err)
 {
     const struct session *session = inf->request;
     const struct srv_session_request *r = &session->request;
-    size_t budget = inf->budget;
     const struct rt_callable *call = inf->job->signature->call;
     enum rt_status st = RT_OK;
 
     for (int i = 0; i < r->n_feeds && !st; i++) {
         const int k = session->feed[i];
         const enum rt_dtype dtype = call ? rt_callable_feed_dtype(call, k) : RT_NO_DTYPE;
-        st = srv_tensor_read(r->feeds[i].tensor, dtype, &inf->job->feeds[k], &budget, err);
+        st = srv_tensor_read(r->feeds[i].tensor, dtype, &inf->job->feeds[k], &inf->allowance, err);
         if (st == RT_INVALID_ARGUMENT)
             rt_fail_prefix(err, "tensor parsing error: %s: ", r->feeds[i].name);
     }

@@ -295,7 +295,8 @@ static enum rt_status fill(struct srv_cursor message, const struct head *h, cons
 }
 
 enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected,
-                               struct rt_tensor *out, size_t *budget, struct rt_error *err)
+                               struct rt_tensor *out, struct srv_allowance *allowance,
+                               struct rt_error *err)
 {
     struct head h;
     char buffer[128];
@@ -326,15 +327,16 @@ enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected
     /* Elements that repeat a string share its bytes, so these bytes count once. */
     if (dtype == RT_STRING && n)
         bytes += h.content.left ? content_text_bytes(h.content.left, (size_t)n) : h.text_bytes;
-    if (bytes > *budget)
+    if (bytes > allowance->left)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "a tensor of shape %s and type %s, of which at most %zu values are given: "
                        "more than the %zu bytes that are left for this request, which "
                        "takes at most twice --max_body_bytes",
                        rt_shape_text(buffer, sizeof buffer, h.rank, h.dim), rt_dtype_name(dtype),
-                       h.content.left ? (size_t)n : most_elements(&h, &form), *budget);
-    *budget -= bytes;
-    st = rt_tensor_new(out, NULL, dtype, h.rank, h.dim, err);
+                       h.content.left ? (size_t)n : most_elements(&h, &form), allowance->left);
+    st = srv_allowance_take(allowance, bytes, err);
+    if (!st)
+        st = rt_tensor_new(out, NULL, dtype, h.rank, h.dim, err);
     if (!st && n)
         st = fill(message, &h, &form, out, err);
     if (st)

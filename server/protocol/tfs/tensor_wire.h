@@ -1,6 +1,6 @@
 /*
  * Reads and writes TensorProto messages. Reading copies a tensor's bytes once, directly to their
- * destination. The size of the message and the caller's budget bound the memory that reading
+ * destination. The size of the message and the caller's allowance bound the memory that reading
  * allocates.
  *
  * Source: tensorflow/core/framework/tensor.proto.
@@ -10,20 +10,21 @@
 #define SRV_TENSOR_WIRE_H
 
 #include "runtime/core/tensor.h"
-#include "server/base/cancellation.h"
+#include "server/base/budget.h"
 #include "server/protocol/tfs/wire.h"
 
 /*
- * Reads a tensor from a TensorProto. *budget is the maximum number of bytes that the tensor may
- * occupy, and is reduced by the number of bytes that it occupies. If the budget is too small, fails
- * with RESOURCE_EXHAUSTED before memory is allocated.
+ * Reads a tensor from a TensorProto. Takes the bytes that the tensor occupies from `allowance`
+ * before memory is allocated. If the allowance is too small, fails with RESOURCE_EXHAUSTED, or with
+ * the status with which the budget refuses the charge.
  *
  * One value may stand for all elements of a tensor, so a message of 41 bytes may encode a tensor of
  * 256 MiB. If the tensor's type is not `expected`, *out receives the type and no elements, because
  * the caller refuses the tensor. If `expected` is RT_NO_DTYPE, any type is accepted.
  */
 enum rt_status srv_tensor_read(struct srv_cursor message, enum rt_dtype expected,
-                               struct rt_tensor *out, size_t *budget, struct rt_error *err);
+                               struct rt_tensor *out, struct srv_allowance *allowance,
+                               struct rt_error *err);
 
 /* Returns whether a TensorProto can represent tensors of the type. */
 bool srv_tensor_has_wire(enum rt_dtype dtype);

@@ -37,6 +37,52 @@ static void what_does_not_fit_beside_others_may_be_asked_again(void **state)
                  "--max_bytes_in_flight");
 }
 
+static void an_allowance_is_charged_in_steps_and_then_for_what_is_in_use(void **state)
+{
+    (void)state;
+    enum { MEBI = 1 << 20, SHORT = 40, N = 100000 };
+    struct srv_budget b = {.limit = 64 * MEBI};
+    struct rt_error err = {0};
+    size_t own = 100;
+    int64_t charges = 0, held;
+    struct srv_allowance allowance = {
+        .left = 512 * MEBI, .budget = &b, .own = &own, .what = "the request as tensors"};
+    atomic_init(&b.held, 100);
+    for (int i = 1; i <= N; i++) {
+        held = atomic_load(&b.held);
+        assert_ok(srv_allowance_take(&allowance, SHORT, &err), &err);
+        charges += atomic_load(&b.held) != held;
+        assert_int_equal(allowance.taken, SHORT * i);
+        assert_true(own >= 100 + allowance.taken && own <= 100 + 2 * allowance.taken &&
+                    own <= 100 + allowance.taken + SRV_SMALL_BYTES);
+        assert_int_equal(atomic_load(&b.held), own);
+    }
+    assert_true(charges < N / 1000);
+    srv_allowance_give(&allowance, SHORT);
+    assert_int_equal(allowance.left, 512 * MEBI - SHORT * (N - 1));
+    /* The bytes in use may be fewer or more than the decoders took. */
+    assert_ok(srv_allowance_settle(&allowance, 1000, &err), &err);
+    assert_int_equal(own, 1100);
+    assert_int_equal(atomic_load(&b.held), 1100);
+    assert_ok(srv_allowance_settle(&allowance, 3000, &err), &err);
+    assert_int_equal(own, 3100);
+    assert_fails(srv_allowance_settle(&allowance, 65 * MEBI, &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "the request as tensors is larger than --max_bytes_in_flight");
+    assert_fails(srv_allowance_take(&allowance, 500 * MEBI, &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "the request as tensors is larger than --max_bytes_in_flight");
+    assert_int_equal(own, 3100);
+    /* When the budget has too few bytes for a whole step, the bytes that are needed still fit. */
+    struct srv_budget small = {.limit = 10000};
+    size_t other = 0, few = 0;
+    struct srv_allowance last = {
+        .left = 9000, .budget = &small, .own = &few, .what = "the response"};
+    assert_true(srv_budget_take(&small, &other, 5000));
+    assert_ok(srv_allowance_take(&last, 3000, &err), &err);
+    assert_ok(srv_allowance_take(&last, 2000, &err), &err);
+    assert_fails(srv_allowance_take(&last, 1, &err), RT_UNAVAILABLE, &err, "does not fit beside");
+    assert_int_equal(few, 5000);
+}
+
 static void large_requests_leave_a_reserve_to_small_ones(void **state)
 {
     (void)state;
@@ -154,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_fits_is_given_and_can_be_given_back),
         cmocka_unit_test(what_does_not_fit_beside_others_may_be_asked_again),
+        cmocka_unit_test(an_allowance_is_charged_in_steps_and_then_for_what_is_in_use),
         cmocka_unit_test(large_requests_leave_a_reserve_to_small_ones),
         cmocka_unit_test(what_never_fits_is_told_the_flag),
         cmocka_unit_test(a_response_is_counted_but_for_its_first_bytes),

@@ -8,7 +8,8 @@ static enum rt_status decode(const char *text, size_t budget, struct rt_tensor *
 {
     struct srv_json_doc doc;
     enum rt_status st = srv_json_check(&doc, rt_span_of(text, strlen(text)), err);
-    return st ? st : srv_json_decode_examples(&doc, budget, out, err);
+    return st ? st
+              : srv_json_decode_examples(&doc, &(struct srv_allowance){.left = budget}, out, err);
 }
 
 /* Asserts that the text decodes to one Example, which serializes to the bytes `want`. */

@@ -52,7 +52,8 @@ static enum rt_status decode(struct request *r, const char *text, size_t n)
     if (!st)
         st = srv_json_signature(&doc, r->arena, &r->signature_name, &r->err);
     if (!st)
-        st = srv_json_decode_predict(&doc, &r->sig, r->signature_name, SIZE_MAX, r->feeds, &r->form,
+        st = srv_json_decode_predict(&doc, &r->sig, r->signature_name,
+                                     &(struct srv_allowance){.left = SIZE_MAX}, r->feeds, &r->form,
                                      &r->err);
     free(body);
     return st;
@@ -561,9 +562,10 @@ static void tensors_larger_than_the_budget_are_refused(void **state)
     const char *text = "{\"inputs\":[1,2,3,4]}";
     struct srv_json_doc doc;
     assert_ok(srv_json_check(&doc, rt_span_str(text), &r.err), &r.err);
-    assert_fails(
-        srv_json_decode_predict(&doc, &r.sig, r.signature_name, 31, r.feeds, &r.form, &r.err),
-        RT_RESOURCE_EXHAUSTED, &r.err, "input \"x\" takes 32 bytes");
+    assert_fails(srv_json_decode_predict(&doc, &r.sig, r.signature_name,
+                                         &(struct srv_allowance){.left = 31}, r.feeds, &r.form,
+                                         &r.err),
+                 RT_RESOURCE_EXHAUSTED, &r.err, "input \"x\" takes 32 bytes");
     close_request(&r);
 }
 

@@ -45,7 +45,8 @@ static enum rt_status bind(struct srv_cursor c, struct rt_tensor *feed, bool *wa
     *feed = (struct rt_tensor){0};
     if (st)
         return st;
-    st = srv_predict_bind(&r, &sig, NULL, 1 << 20, feed, wanted, err);
+    st = srv_predict_bind(&r, &sig, NULL, &(struct srv_allowance){.left = 1 << 20}, feed, wanted,
+                          err);
     if (st)
         rt_tensor_clear(feed);
     return st;
@@ -149,7 +150,8 @@ static enum rt_status read_tensor(const void *p, size_t n, size_t budget, struct
                                   struct rt_error *err)
 {
     struct rt_span s = rt_span_of(p, n);
-    return srv_tensor_read(srv_cursor_of(&s, n), RT_NO_DTYPE, t, &budget, err);
+    return srv_tensor_read(srv_cursor_of(&s, n), RT_NO_DTYPE, t,
+                           &(struct srv_allowance){.left = budget}, err);
 }
 
 #define READ(bytes, budget, t, err) read_tensor(bytes, sizeof(bytes) - 1, budget, t, err)
@@ -212,21 +214,47 @@ static void a_type_that_is_not_wanted_is_not_expanded(void **state)
     struct rt_span s = rt_span_of(many, sizeof many - 1);
     struct rt_error err = {0};
     struct rt_tensor t;
-    size_t left = 100;
-    assert_ok(srv_tensor_read(srv_cursor_of(&s, s.n), RT_F32, &t, &left, &err), &err);
+    struct srv_allowance allowance = {.left = 100};
+    assert_ok(srv_tensor_read(srv_cursor_of(&s, s.n), RT_F32, &t, &allowance, &err), &err);
     assert_int_equal(t.dtype, RT_STRING);
     assert_int_equal(rt_tensor_count(&t), 0);
-    assert_int_equal(left, 100);
+    assert_int_equal(allowance.left, 100);
     rt_tensor_clear(&t);
-    assert_fails(srv_tensor_read(srv_cursor_of(&s, s.n), RT_STRING, &t, &left, &err),
+    assert_fails(srv_tensor_read(srv_cursor_of(&s, s.n), RT_STRING, &t, &allowance, &err),
                  RT_RESOURCE_EXHAUSTED, &err, "at most 2 values are given");
     /* If a message is malformed and also has the wrong type, the error states that it is
      * malformed. */
     s = rt_span_of("\x08\x01\x12\x04\x12\x02\x08\x02\x22\x03"
                    "abc",
                    13);
-    assert_fails(srv_tensor_read(srv_cursor_of(&s, s.n), RT_STRING, &t, &left, &err),
+    assert_fails(srv_tensor_read(srv_cursor_of(&s, s.n), RT_STRING, &t, &allowance, &err),
                  RT_INVALID_ARGUMENT, &err, "tensor_content holds 3 bytes");
+}
+
+static void the_budget_is_charged_before_a_value_is_repeated(void **state)
+{
+    (void)state;
+    /* two TensorProtos: float [10,000,000] with one value, and a string [10,000,000] with one */
+    static const char floats[] = "\x08\x01\x12\x07\x12\x05\x08\x80\xad\xe2\x04\x2d\0\0\x80\x3f";
+    static const char strings[] = "\x08\x07\x12\x07\x12\x05\x08\x80\xad\xe2\x04\x42\x01"
+                                  "a";
+    const struct rt_span messages[] = {rt_span_of(floats, sizeof floats - 1),
+                                       rt_span_of(strings, sizeof strings - 1)};
+    const size_t sizes[] = {40000000, 240000000};
+    for (int i = 0; i < 2; i++) {
+        struct srv_budget budget = {.limit = (int64_t)sizes[i] - 1};
+        struct rt_error err = {0};
+        struct rt_tensor t;
+        size_t own = 0;
+        struct srv_allowance allowance = {
+            .left = SIZE_MAX, .budget = &budget, .own = &own, .what = "the request as tensors"};
+        assert_fails(srv_tensor_read(srv_cursor_of(&messages[i], messages[i].n), RT_NO_DTYPE, &t,
+                                     &allowance, &err),
+                     RT_RESOURCE_EXHAUSTED, &err,
+                     "the request as tensors is larger than --max_bytes_in_flight");
+        assert_null(t.data);
+        assert_int_equal(own, 0);
+    }
 }
 
 static void strings_are_read_from_fields_and_from_content(void **state)
@@ -412,6 +440,7 @@ int main(void)
         cmocka_unit_test(the_last_value_fills_what_is_missing),
         cmocka_unit_test(one_value_fills_a_shape_of_any_size),
         cmocka_unit_test(a_type_that_is_not_wanted_is_not_expanded),
+        cmocka_unit_test(the_budget_is_charged_before_a_value_is_repeated),
         cmocka_unit_test(strings_are_read_from_fields_and_from_content),
         cmocka_unit_test(a_small_message_cannot_ask_for_much_memory),
         cmocka_unit_test(what_is_no_tensor_is_refused),

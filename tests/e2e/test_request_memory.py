@@ -1,0 +1,146 @@
+"""The budget of bytes in flight covers all memory that requests hold: tensors whose values are repeated, identifiers,
+strings in shared memory, and classes. Each test measures the peak of the server's resident memory."""
+import collections
+import os
+import re
+import struct
+import unittest
+
+import grpc
+
+import small_models
+from inference import grpc_service_pb2, grpc_service_pb2_grpc
+from grpc_support import WAIT
+from support import SLOW, Case, Server, wait_for
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+MIB = 1 << 20
+CODE = grpc.StatusCode
+
+
+def peak(server):
+    with open(f"/proc/{server.process.pid}/status", encoding="ascii") as file:
+        return int(re.search(r"VmHWM:\s+(\d+)", file.read())[1]) << 10
+
+
+@unittest.skipIf(SLOW != 1, "a sanitizer's own memory hides the server's")
+class RequestMemory(Case):
+    def serve(self, *flags):
+        server = self.enterContext(Server(f"--models={self.folder}", "--max_bytes_in_flight=64M", *flags))
+        self.channel = self.enterContext(grpc.insecure_channel(
+            f"127.0.0.1:{server.grpc_port}", [("grpc.max_receive_message_length", -1)]))
+        self.oip = grpc_service_pb2_grpc.GRPCInferenceServiceStub(self.channel)
+        self.before = peak(server)
+        return server
+
+    def codes(self, calls):
+        """Returns how many calls ended with each status, and the messages of the errors."""
+        codes = collections.Counter(call.code() for call in calls)
+        return codes, {call.details() for call in calls if call.code() != CODE.OK}
+
+    def test_tensors_are_charged_before_their_value_is_repeated(self):
+        small_models.write_types(self.path("types", "1"))
+        server = self.serve()
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
+        for signature, dtype, field, value, size in (("float", 1, "float_val", 1.5, 120 * MIB),
+                                                     ("string", 7, "string_val", b"x" * 40, 21 * MIB)):
+            request = predict_pb2.PredictRequest()
+            request.model_spec.name, request.model_spec.signature_name = "types", signature
+            request.inputs["x"].dtype = dtype
+            request.inputs["x"].tensor_shape.dim.add(size=size)
+            getattr(request.inputs["x"], field).append(value)
+            self.assertLess(request.ByteSize(), 100)
+            codes, texts = self.codes([stub.Predict.future(request, timeout=WAIT) for _ in range(8)])
+            self.assertEqual(codes, {CODE.RESOURCE_EXHAUSTED: 8})
+            for text in texts:
+                self.assertIn("the request as tensors is larger than --max_bytes_in_flight", text)
+        self.assertLess(peak(server) - self.before, 64 * MIB)
+        self.assertEqual(server.metric("slipway_bytes_in_flight"), 0)
+
+    def test_an_identifier_is_charged_until_the_call_ends(self):
+        small_models.write_queue(self.path("queue", "1"), 100)
+        server = self.serve()
+        request = grpc_service_pb2.ModelInferRequest(model_name="queue@take", id="i" * (10 * MIB))
+        request.inputs.add(name="x", datatype="FP32")
+        request.raw_input_contents.append(struct.pack("<f", 1))
+        calls = self.wait_or_be_refused(server, request, 30)
+        # The runs that fit wait for an element of the queue, which never comes.
+        wait_for(lambda: server.metric("slipway_bytes_in_flight") >= 10 * MIB * server.metric("slipway_jobs"),
+                 "the runs that wait to hold only their identifiers")
+        self.assertLess(peak(server) - self.before, 200 * MIB)
+        self.end(server, calls)
+
+    def wait_or_be_refused(self, server, request, n):
+        """Sends a request that holds at least 10 MiB n times at once. Returns the calls when all those that do not
+        fit have been refused."""
+        calls = [self.oip.ModelInfer.future(request, timeout=10 * WAIT) for _ in range(n)]
+
+        def refused():
+            return [call for call in calls if call.done()]
+        wait_for(lambda: len(refused()) >= n - 6 and len(refused()) + server.metric("slipway_jobs") == n,
+                 "the calls that do not fit to be refused")
+        codes, texts = self.codes(refused())
+        self.assertEqual(set(codes), {CODE.UNAVAILABLE})
+        for text in texts:
+            self.assertIn("does not fit beside the requests in flight", text)
+        return calls
+
+    def end(self, server, calls):
+        for call in calls:
+            call.cancel()
+        wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the calls to give back their bytes")
+
+    def test_strings_in_shared_memory_are_charged(self):
+        def build(g):
+            g.placeholder("x", "string")
+            queue = g.node("queue", "FIFOQueueV2")
+            queue.attr["component_types"].list.type.append(1)
+            queue.attr["shapes"].list.shape.add()
+            taken = g.node("taken", "QueueDequeueV2", "queue", "^x")
+            taken.attr["component_types"].list.type.append(1)
+            g.node("y", "Identity", "taken", T="float")
+
+        small_models.write(self.path("waits", "1"),
+                           {"serving_default": ({"x": ("x", "string")}, {"y": ("y", "float")})}, build)
+        size, key = 20 * MIB, f"/slipway-{os.getpid()}-request-memory"
+        self.addCleanup(os.unlink, "/dev/shm" + key)
+        with open("/dev/shm" + key, "wb") as file:
+            file.write(struct.pack("<I", size - 4))
+            file.truncate(size)
+        server = self.serve("--system_shared_memory_bytes=32M")
+        body = {"key": key, "offset": 0, "byte_size": size}
+        self.assertEqual(server.post("/v2/systemsharedmemory/region/r/register", body)[0], 200)
+        request = grpc_service_pb2.ModelInferRequest(model_name="waits")
+        x = request.inputs.add(name="x", datatype="BYTES", shape=[1])
+        x.parameters["shared_memory_region"].string_param = "r"
+        x.parameters["shared_memory_byte_size"].int64_param = size
+        calls = self.wait_or_be_refused(server, request, 20)
+        wait_for(lambda: server.metric("slipway_bytes_in_flight") >= size * server.metric("slipway_jobs"),
+                 "the runs that wait to hold their strings")
+        self.assertLess(peak(server) - self.before, 200 * MIB)
+        self.end(server, calls)
+
+    def test_classes_are_charged(self):
+        def build(g):
+            g.const("value", "double", [], double_val=[-1.7976931348623157e308])
+            g.placeholder("shape", "int32")
+            g.node("y", "Fill", "shape", "value", T="double", index_type="int32")
+
+        small_models.write(self.path("fill", "1"),
+                           {"serving_default": ({"shape": ("shape", "int32")}, {"y": ("y", "double")})}, build)
+        server = self.serve()
+        body = {"inputs": [{"name": "shape", "shape": [1], "datatype": "INT32", "data": [1000000]}],
+                "outputs": [{"name": "y", "parameters": {"classification": 1000000}}]}
+        status, answer = server.post("/v2/models/fill/infer", body)
+        self.assertIn("the response as classes is larger than --max_bytes_in_flight", answer.decode())
+        self.assertEqual(status, 429)
+        request = grpc_service_pb2.ModelInferRequest(model_name="fill")
+        request.inputs.add(name="shape", datatype="INT32", shape=[1]).contents.int_contents.append(1000000)
+        request.outputs.add(name="y").parameters["classification"].int64_param = 1000000
+        codes, texts = self.codes([self.oip.ModelInfer.future(request, timeout=WAIT)])
+        self.assertEqual(codes, {CODE.RESOURCE_EXHAUSTED: 1})
+        self.assertIn("the response as classes is larger than --max_bytes_in_flight", "".join(texts))
+        self.assertLess(peak(server) - self.before, 200 * MIB)
+        body["inputs"][0]["data"] = [1000]
+        self.assertEqual(server.post("/v2/models/fill/infer", body)[0], 200)
+        wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the answers to go")
