@@ -1,10 +1,11 @@
 /*
- * Stops the writing of a response when its deadline has passed or its client has disconnected.
- * Writers report how many bytes they have written. Both conditions are checked every
- * SRV_CANCELLATION_CHECK_BYTES bytes, which is about every ten milliseconds. A cancelled response
- * stays cancelled, and the bytes already written must be discarded.
+ * Stops the reading of a request or the writing of its response when the request's deadline has
+ * passed or its client has disconnected. Readers and writers report how many bytes they have read
+ * or written. Both conditions are checked every SRV_CANCELLATION_CHECK_BYTES bytes, which is about
+ * every ten milliseconds. A cancelled request stays cancelled, and what was already read or written
+ * must be discarded.
  *
- * Threads: only the writer's thread uses a cancellation.
+ * Threads: only one thread at a time, which reads or writes, uses a cancellation.
  */
 #ifndef SRV_CANCELLATION_H
 #define SRV_CANCELLATION_H
@@ -21,14 +22,14 @@ enum { SRV_CANCELLATION_CHECK_BYTES = 4 << 20 };
 
 struct srv_cancellation {
     int64_t deadline_ns; /* time on CLOCK_MONOTONIC, or RT_NEVER if there is no deadline */
-    /* set when the client disconnects; NULL if the response has no client */
+    /* set when the client disconnects; NULL if the request has no client */
     const _Atomic bool *cancelled;
-    size_t spent;        /* number of bytes written since the last check */
+    size_t spent;        /* number of bytes read or written since the last check */
     enum rt_status over; /* reason for the cancellation, or RT_OK */
 };
 
-/* Records that a writer has written `bytes` more bytes. Slow work counts as more bytes. Returns
- * whether the writer should continue. If `w` is NULL, always returns true. */
+/* Records that `bytes` more bytes have been read or written. Slow work counts as more bytes.
+ * Returns whether the reader or writer should continue. If `w` is NULL, always returns true. */
 static inline bool srv_should_continue(struct srv_cancellation *w, size_t bytes)
 {
     if (!w || (!w->over && (w->spent += bytes) < SRV_CANCELLATION_CHECK_BYTES))
@@ -47,8 +48,9 @@ static inline enum rt_status srv_cancellation_status(const struct srv_cancellati
     if (!w || !w->over)
         return RT_OK;
     return rt_fail(err, w->over,
-                   w->over == RT_CANCELLED ? "the request was cancelled"
-                                           : "the deadline passed while the answer was written");
+                   w->over == RT_CANCELLED
+                       ? "the request was cancelled"
+                       : "the deadline passed while the request was read or its answer written");
 }
 
 #endif

@@ -426,7 +426,7 @@ static enum rt_status feeds_from_file(struct srv_run *r, struct rt_error *err)
     rt_bytes_init(&text, MAX_INPUT_BYTES);
     enum rt_status st = read_all(r->inputs, &text, err);
     if (!st)
-        st = srv_json_check(&doc, rt_span_of(text.p, text.n), err);
+        st = srv_json_check(&doc, rt_span_of(text.p, text.n), NULL, err);
     if (!st)
         st = srv_json_signature(&doc, r->arena, &name, err);
     if (!st)

@@ -21,12 +21,15 @@ void srv_inference_init(struct srv_inference *inf, const struct srv_inference_st
     inf->job = job;
     job->arena = arena;
     job->err.arena = arena;
+    job->deadline_ns = RT_NEVER;
 }
 
 enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor message,
                                   struct rt_error *err)
 {
-    return inf->steps->read(inf, message, err);
+    inf->cancellation = srv_job_cancellation(inf->job);
+    const enum rt_status st = inf->steps->read(inf, message, err);
+    return inf->cancellation.over ? srv_cancellation_status(&inf->cancellation, err) : st;
 }
 
 enum rt_status srv_inference_find(struct srv_inference *inf, const struct srv_map *map,
@@ -175,7 +178,11 @@ size_t srv_inference_feed_bytes(const struct srv_inference *inf)
 
 enum rt_status srv_inference_bind(struct srv_inference *inf, struct rt_error *err)
 {
+    inf->cancellation.deadline_ns =
+        inf->job->deadline_ns; /* `read` may have found an earlier one */
     enum rt_status st = inf->steps->bind(inf, err);
+    if (inf->cancellation.over)
+        st = srv_cancellation_status(&inf->cancellation, err);
     return st ? st : srv_allowance_settle(&inf->allowance, srv_inference_feed_bytes(inf), err);
 }
 

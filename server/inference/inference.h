@@ -54,6 +54,9 @@ struct srv_inference {
     struct srv_growth *growth;
     /* shared memory that inputs and outputs may use; set by the transport, or NULL */
     struct srv_shared_memory *shared_memory;
+    /* cancellation of `read` and `bind`, which stop early when it is over; srv_inference_read and
+     * srv_inference_bind set it and then return its status */
+    struct srv_cancellation cancellation;
     /* Value of the header srv_protocol.json_length_header, which a request has if its body
      * continues with binary data. p is NULL if the request lacks the header. */
     struct rt_span json_length;
@@ -62,12 +65,13 @@ struct srv_inference {
     size_t json_bytes;
 };
 
-/* Zeroes *inf and *job and sets the job's arena to `arena`. */
+/* Zeroes *inf and *job. Sets the job's arena to `arena` and its deadline to RT_NEVER. */
 void srv_inference_init(struct srv_inference *inf, const struct srv_inference_steps *steps,
                         const struct srv_options *options, struct rt_arena *arena,
                         struct srv_job *job);
 
-/* Parses a request. The parsed request contains spans of the message. The message must stay valid
+/* Parses a request. Stops if the job's deadline passes or the job is cancelled; srv_inference_bind
+ * does the same. The parsed request contains spans of the message. The message must stay valid
  * until srv_inference_bind returns, and may be freed before the run. */
 enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor message,
                                   struct rt_error *err);

@@ -46,6 +46,19 @@ static const unsigned char *after_string(const unsigned char *p, const unsigned 
     }
 }
 
+/* Number of bytes that are skipped between two checks for cancellation. */
+enum { PIECE = 1 << 20 };
+
+/* Returns whether reading should continue at `p`. The last check for cancellation was at *since. */
+static bool go_on(struct srv_json v, const unsigned char *p, const unsigned char **since)
+{
+    const size_t n = (size_t)(p - *since);
+    if (n < PIECE)
+        return true;
+    *since = p;
+    return srv_should_continue(v.cancellation, n);
+}
+
 static bool ends_scalar(unsigned char c)
 {
     return c == ',' || c == ']' || c == '}' || c == ' ' || c == '\n' || c == '\r' || c == '\t';
@@ -128,11 +141,14 @@ const unsigned char *srv_json_after(struct srv_json v)
     if (*p != '{' && *p != '[')
         return after_scalar(p, v.end);
     size_t depth = 0; /* the brackets are balanced, so one counter suffices for both kinds */
+    const unsigned char *since = p;
     for (;;) {
-        p = skip_nested(p, v.end, &depth);
-        p = next_bracket(p, v.end);
-        if (p >= v.end)
+        const unsigned char *end = v.end - p > PIECE ? p + PIECE : v.end;
+        p = next_bracket(skip_nested(p, end, &depth), end);
+        if (p >= v.end || !go_on(v, p, &since))
             return v.end;
+        if (p >= end)
+            continue;
         if (*p == '"') {
             p = after_string(p, v.end);
             continue;
@@ -159,21 +175,21 @@ static void step(const unsigned char **at, const unsigned char *end)
     *at = p;
 }
 
-bool srv_json_next(const unsigned char **at, const unsigned char *end, struct srv_json *value)
+bool srv_json_next(const unsigned char **at, struct srv_json v, struct srv_json *value)
 {
     const unsigned char *p = *at;
-    if (p >= end || *p == ']')
+    if (p >= v.end || *p == ']')
         return false;
-    *value = (struct srv_json){p, end};
+    *value = (struct srv_json){p, v.end, v.cancellation};
     *at = srv_json_after(*value);
-    step(at, end);
-    return true;
+    step(at, v.end);
+    return srv_should_continue(v.cancellation, (size_t)(*at - p));
 }
 
-bool srv_json_member(const unsigned char **at, const unsigned char *end, struct rt_span *key,
+bool srv_json_member(const unsigned char **at, struct srv_json v, struct rt_span *key,
                      struct srv_json *value)
 {
-    const unsigned char *p = *at;
+    const unsigned char *p = *at, *start = p, *end = v.end;
     if (p >= end || *p != '"')
         return false;
     const unsigned char *after = after_string(p, end);
@@ -182,10 +198,10 @@ bool srv_json_member(const unsigned char **at, const unsigned char *end, struct 
     p = srv_json_space(p < end ? p + 1 : p, end);
     if (p >= end)
         return false;
-    *value = (struct srv_json){p, end};
+    *value = (struct srv_json){p, end, v.cancellation};
     *at = srv_json_after(*value);
     step(at, end);
-    return true;
+    return srv_should_continue(v.cancellation, (size_t)(*at - start));
 }
 
 /* Counts the commas in the n bytes at p, eight bytes at a time. */
@@ -218,10 +234,10 @@ int64_t srv_json_count(struct srv_json v)
             return count_commas(at, length) + 1;
     }
     if (*v.p == '{')
-        while (srv_json_member(&at, v.end, &key, &value))
+        while (srv_json_member(&at, v, &key, &value))
             n++;
     else
-        while (srv_json_next(&at, v.end, &value))
+        while (srv_json_next(&at, v, &value))
             n++;
     return n;
 }

@@ -6,7 +6,7 @@
  * TensorFlow Serving's two extensions are supported: NaN, Inf and Infinity are numbers, and text
  * after the closing brace is ignored. The encoding of strings is not checked.
  *
- * All functions are pure.
+ * All functions are pure, except that they may change a cancellation.
  */
 #ifndef SRV_JSON_H
 #define SRV_JSON_H
@@ -22,6 +22,10 @@
  * is no value. */
 struct srv_json {
     const unsigned char *p, *end; /* `end` is the end of the document, not the end of the value */
+    /* The cancellation of the request that contains the text, or NULL. When it reports that the
+     * request is cancelled, iterations end early and strings appear shorter than they are. The
+     * caller must then discard all that was read. srv_inference_read and srv_inference_bind do. */
+    struct srv_cancellation *cancellation;
 };
 
 enum srv_json_type {
@@ -46,8 +50,11 @@ struct srv_json_doc {
  * Checks JSON text of any nesting depth, and finds the members of its top-level object. If the text
  * is malformed, fails with INVALID_ARGUMENT and the message "JSON Parse error: ...". If the
  * top-level value is not an object, the message is, for example, "JSON Value: 5 Is not object".
+ * Fails if `cancellation` reports that the request is cancelled. The values of the document keep
+ * `cancellation`, which may be NULL.
  */
-enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text, struct rt_error *err);
+enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text,
+                              struct srv_cancellation *cancellation, struct rt_error *err);
 
 enum srv_json_type srv_json_type(struct srv_json v);
 /* returns the name of the value's type: "Null", "False", "Object", "Number", ... */
@@ -62,8 +69,8 @@ int64_t srv_json_count(struct srv_json v);
  * called until it returns false. *key is the token of the member's name, with quotes.
  */
 const unsigned char *srv_json_first(struct srv_json v);
-bool srv_json_next(const unsigned char **at, const unsigned char *end, struct srv_json *value);
-bool srv_json_member(const unsigned char **at, const unsigned char *end, struct rt_span *key,
+bool srv_json_next(const unsigned char **at, struct srv_json v, struct srv_json *value);
+bool srv_json_member(const unsigned char **at, struct srv_json v, struct rt_span *key,
                      struct srv_json *value);
 static inline const unsigned char *srv_json_space(const unsigned char *p, const unsigned char *end)
 {
@@ -77,6 +84,11 @@ struct rt_span srv_json_token(struct srv_json string);
 /* Decodes a string token and returns the length of the result, which is never longer than the
  * token. If `dst` is NULL, only computes the length. */
 size_t srv_json_unquote(char *dst, struct rt_span token);
+/* Does the same as srv_json_unquote, for strings of tensors, which may have any length. Stops when
+ * `cancellation` reports that the request is cancelled. The result of a later call is then not
+ * longer than the result of this call. */
+size_t srv_json_unquote_long(char *dst, struct rt_span token,
+                             struct srv_cancellation *cancellation);
 /* Returns whether the string token, when decoded, equals the n bytes at s. */
 bool srv_json_token_is(struct rt_span token, const char *s, size_t n);
 /* Returns whether v is {"b64": "..."} without any other member. *token is the token of the string

@@ -22,9 +22,16 @@ static const char exponent_text[] = "Miss exponent in number.";
 
 struct check {
     const unsigned char *p, *end;
+    struct srv_cancellation *cancellation;
     const char *why;
     const unsigned char *at; /* position of the error in the text */
 };
+
+/* Calls srv_should_continue. The loop over the tokens is faster if this code is not part of it. */
+__attribute__((noinline)) static bool go_on(struct srv_cancellation *cancellation, size_t bytes)
+{
+    return srv_should_continue(cancellation, bytes);
+}
 
 static bool refuse(struct check *c, const char *why, const unsigned char *at)
 {
@@ -58,7 +65,8 @@ static bool check_hex(struct check *c, const unsigned char **p, const unsigned c
 /* Checks a string whose opening quote is at c->p. */
 static bool check_string(struct check *c)
 {
-    const unsigned char *p = c->p + 1;
+    enum { PIECE = 1 << 20 }; /* number of bytes between two checks for cancellation */
+    const unsigned char *p = c->p + 1, *check = p + PIECE;
     for (;;) {
         p = srv_json_plain(p, c->end);
         unsigned char ch = peek(c, p);
@@ -68,6 +76,11 @@ static bool check_string(struct check *c)
         }
         if (ch != '\\')
             return refuse(c, ch ? escape_text : quote_text, p);
+        if (p >= check) {
+            if (!go_on(c->cancellation, PIECE))
+                return false;
+            check = p + PIECE;
+        }
         const unsigned char *escape = p++;
         switch (peek(c, p)) {
         case '"':
@@ -362,40 +375,48 @@ static enum place take_name(struct document *d, struct check *c)
     skip(c, 1);
     struct srv_json *slot = d->nest.depth == 1 ? member_slot(d->doc, token) : NULL;
     if (slot && !slot->p) {
-        *slot = (struct srv_json){c->p, c->end};
+        *slot = (struct srv_json){c->p, c->end, c->cancellation};
         d->counting = slot == &d->doc->instances && peek(c, c->p) == '[';
     }
     return AT_VALUE;
 }
 
-/* Checks the complete document. Returns false if it has an error or memory runs out. */
+/* Checks the complete document. Returns false if it has an error, memory runs out, or the request
+ * is cancelled. */
 static bool check_document(struct document *d, struct check *c)
 {
+    enum { TOKENS = 8192 }; /* number of tokens between two checks for cancellation */
     enum place place = AT_VALUE;
     skip(c, 0);
-    d->doc->top = (struct srv_json){c->p, c->end};
+    d->doc->top = (struct srv_json){c->p, c->end, c->cancellation};
     unsigned char ch = peek(c, c->p);
     if (ch == 0 || ch == ',' || ch == ':' || ch == ']' || ch == '}')
         place = refuse_place(c, empty_text);
     while (place < AT_END) {
-        if (place == AT_VALUE)
-            place = take_value(d, c);
-        else if (place == AT_NAME)
-            place = take_name(d, c);
-        if (place == AT_CLOSE)
-            place = close_container(d, c);
-        if (place == BEHIND_VALUE)
-            place = after_value(d, c);
+        const unsigned char *from = c->p;
+        for (int left = TOKENS; left && place < AT_END; left--) {
+            if (place == AT_VALUE)
+                place = take_value(d, c);
+            else if (place == AT_NAME)
+                place = take_name(d, c);
+            if (place == AT_CLOSE)
+                place = close_container(d, c);
+            if (place == BEHIND_VALUE)
+                place = after_value(d, c);
+        }
+        if (!go_on(c->cancellation, (size_t)(c->p - from)))
+            return false;
     }
     return place == AT_END;
 }
 
-enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text, struct rt_error *err)
+enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text,
+                              struct srv_cancellation *cancellation, struct rt_error *err)
 {
     memset(doc, 0, sizeof *doc);
     if (text.n == 0)
         return rt_fail(err, RT_INVALID_ARGUMENT, "JSON Parse error: The document is empty");
-    struct check c = {.p = text.p, .end = text.p + text.n};
+    struct check c = {.p = text.p, .end = text.p + text.n, .cancellation = cancellation};
     struct document d = {.doc = doc, .nest = {.capacity = 512}};
     d.nest.bits = d.nest.few;
     if (text.n >= 3 && memcmp(text.p, "\xef\xbb\xbf", 3) == 0)
@@ -405,6 +426,8 @@ enum rt_status srv_json_check(struct srv_json_doc *doc, struct rt_span text, str
         free(d.nest.bits);
     if (d.no_memory)
         return rt_fail_memory(err, "the nesting of a JSON text", text.n / 8);
+    if (cancellation && cancellation->over)
+        return srv_cancellation_status(cancellation, err);
     if (!passed)
         return rt_fail(err, RT_INVALID_ARGUMENT, "JSON Parse error: %s at offset: %zu", c.why,
                        (size_t)(c.at - text.p));

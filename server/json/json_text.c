@@ -45,11 +45,22 @@ static size_t put_utf8(char *dst, unsigned u)
     return n;
 }
 
-size_t srv_json_unquote(char *dst, struct rt_span token)
+/* Number of bytes that are read or written between two checks of `cancellation`. It is a multiple
+ * of 3, so that base64 needs padding only at the end. */
+enum { PIECE = 3 << 18 };
+
+size_t srv_json_unquote_long(char *dst, struct rt_span token, struct srv_cancellation *cancellation)
 {
-    const unsigned char *p = token.p + 1, *end = token.p + token.n - 1;
+    const unsigned char *p = token.p + 1, *end = token.p + token.n - 1, *check = p + PIECE;
     size_t n = 0;
+    if (cancellation && cancellation->over)
+        return 0;
     while (p < end) {
+        if (p >= check) {
+            if (!srv_should_continue(cancellation, PIECE))
+                return n;
+            check = p + PIECE;
+        }
         const unsigned char *run = memchr(p, '\\', (size_t)(end - p));
         size_t plain = (size_t)((run ? run : end) - p);
         if (dst)
@@ -82,6 +93,11 @@ size_t srv_json_unquote(char *dst, struct rt_span token)
     return n;
 }
 
+size_t srv_json_unquote(char *dst, struct rt_span token)
+{
+    return srv_json_unquote_long(dst, token, NULL);
+}
+
 bool srv_json_token_is(struct rt_span token, const char *s, size_t n)
 {
     size_t inside = token.n - 2;
@@ -109,7 +125,7 @@ bool srv_json_is_b64(struct srv_json v, struct rt_span *token)
     const unsigned char *p = srv_json_first(v), *after;
     if (p >= v.end || *p != '"')
         return false;
-    after = srv_json_after((struct srv_json){p, v.end});
+    after = srv_json_after((struct srv_json){p, v.end, v.cancellation});
     if (!srv_json_token_is(rt_span_of(p, (size_t)(after - p)), "b64", 3))
         /* the object's other members are not read, because they may be very large */
         return false;
@@ -117,7 +133,7 @@ bool srv_json_is_b64(struct srv_json v, struct rt_span *token)
     p = srv_json_space(p < v.end ? p + 1 : p, v.end);
     if (p >= v.end || *p != '"')
         return false;
-    after = srv_json_after((struct srv_json){p, v.end});
+    after = srv_json_after((struct srv_json){p, v.end, v.cancellation});
     *token = rt_span_of(p, (size_t)(after - p));
     p = srv_json_space(after, v.end);
     return p < v.end && *p == '}';
@@ -177,8 +193,8 @@ static void show_value(struct rt_bytes *out, struct srv_json v, int depth)
     struct rt_span key;
     bool any = false;
     show_add(out, v.p, 1);
-    while (out->n < out->limit && (object ? srv_json_member(&at, v.end, &key, &value)
-                                          : srv_json_next(&at, v.end, &value))) {
+    while (out->n < out->limit &&
+           (object ? srv_json_member(&at, v, &key, &value) : srv_json_next(&at, v, &value))) {
         if (any)
             show_add(out, ",", 1);
         any = true;
@@ -276,10 +292,6 @@ static void escape(struct rt_bytes *out, const unsigned char *p, const unsigned 
         p++;
     }
 }
-
-/* Number of input bytes between two checks of `cancellation`. It is a multiple of 3, so that base64
- * needs padding only at the end. */
-enum { PIECE = 3 << 18 };
 
 void srv_json_quote_long(struct rt_bytes *out, const void *s, size_t n,
                          struct srv_cancellation *cancellation)

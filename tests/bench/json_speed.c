@@ -76,7 +76,7 @@ static void decode_ours(struct ours *o, const char *text, size_t n)
     enum srv_json_form form;
     rt_tensor_clear(&o->tensor);
     memset(&o->tensor, 0, sizeof o->tensor);
-    if (srv_json_check(&doc, rt_span_of(text, n), &err) ||
+    if (srv_json_check(&doc, rt_span_of(text, n), NULL, &err) ||
         srv_json_decode_predict(&doc, &o->signature, rt_span_of("", 0),
                                 &(struct srv_allowance){.left = SIZE_MAX}, &o->tensor, &form, &err))
         give_up(rt_error_text(&err));

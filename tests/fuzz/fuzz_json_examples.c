@@ -32,7 +32,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct srv_json_doc doc;
     struct rt_tensor t = {0};
 
-    if (srv_json_check(&doc, rt_span_of(data, size), &err) == RT_OK &&
+    if (srv_json_check(&doc, rt_span_of(data, size), NULL, &err) == RT_OK &&
         srv_json_decode_examples(&doc, &(struct srv_allowance){.left = BUDGET}, &t, &err) ==
             RT_OK) {
         if (rt_tensor_count(&t) != srv_json_count(doc.examples))

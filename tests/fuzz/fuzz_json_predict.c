@@ -32,14 +32,14 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rt_bytes out;
     enum srv_json_form form;
     rt_bytes_init(&out, 1 << 26);
-    if (srv_json_check(&doc, rt_span_of(data + 1, size - 1), &err) == RT_OK &&
+    if (srv_json_check(&doc, rt_span_of(data + 1, size - 1), NULL, &err) == RT_OK &&
         srv_json_signature(&doc, arena, &name, &err) == RT_OK &&
         srv_json_decode_predict(&doc, &sig, name, &(struct srv_allowance){.left = 1 << 26}, feeds,
                                 &form, &err) == RT_OK &&
         srv_json_encode_predict(&out, &sig, feeds, form, NULL, &err) == RT_OK) {
         /* The JSON decoder must accept the encoder's output. */
         struct srv_json_doc again;
-        if (srv_json_check(&again, rt_span_of(out.p, out.n), &err) != RT_OK)
+        if (srv_json_check(&again, rt_span_of(out.p, out.n), NULL, &err) != RT_OK)
             abort();
     }
     rt_bytes_clear(&out);

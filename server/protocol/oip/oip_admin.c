@@ -28,7 +28,7 @@ static enum rt_status read_parameters(const struct srv_action *a, bool is_on, st
     if (srv_json_type(v) != SRV_JSON_OBJECT)
         return rt_fail(a->err, RT_INVALID_ARGUMENT, "\"parameters\" is no object");
     at = srv_json_first(v);
-    while (!st && srv_json_member(&at, v.end, &key, &value))
+    while (!st && srv_json_member(&at, v, &key, &value))
         st = check_parameter(is_on, rt_span_of(key.p + 1, key.n - 2), a->err);
     return st;
 }
@@ -42,11 +42,11 @@ static enum rt_status read_json(struct srv_action *a, bool is_on)
     enum rt_status st = srv_cursor_span(a->message, &body, a->arena, a->err);
 
     if (!st && body.n)
-        st = srv_json_check(&doc, body, a->err);
+        st = srv_json_check(&doc, body, NULL, a->err);
     if (st || !body.n)
         return st;
     const unsigned char *at = srv_json_first(doc.top);
-    while (!st && srv_json_member(&at, doc.top.end, &key, &value))
+    while (!st && srv_json_member(&at, doc.top, &key, &value))
         if (srv_json_token_is(key, "parameters", 10))
             st = read_parameters(a, is_on, value);
     return st;

@@ -101,11 +101,11 @@ static enum rt_status find_index_json(struct srv_description *d)
                        d->message.left);
     enum rt_status st = srv_cursor_span(d->message, &body, d->arena, d->err);
     if (!st && body.n)
-        st = srv_json_check(&doc, body, d->err);
+        st = srv_json_check(&doc, body, NULL, d->err);
     if (st)
         return st;
     const unsigned char *at = body.n ? srv_json_first(doc.top) : NULL;
-    while (at && srv_json_member(&at, doc.top.end, &key, &value))
+    while (at && srv_json_member(&at, doc.top, &key, &value))
         if (srv_json_token_is(key, "ready", 5))
             only_ready = srv_json_type(value) == SRV_JSON_TRUE;
     return find_rows(d, only_ready);

@@ -24,11 +24,11 @@ enum rt_status srv_oip_json_text(struct srv_json v, const char *what, struct rt_
     if (srv_json_type(v) != SRV_JSON_STRING)
         return rt_fail(err, RT_INVALID_ARGUMENT, "%s is no string", what);
     const struct rt_span token = srv_json_token(v);
-    const size_t n = srv_json_unquote(NULL, token);
+    const size_t n = srv_json_unquote_long(NULL, token, v.cancellation);
     char *p = rt_arena_aligned(arena, n + 1, 1);
     if (!p)
         return rt_fail_memory(err, what, n);
-    srv_json_unquote(p, token);
+    srv_json_unquote_long(p, token, v.cancellation);
     *out = rt_span_of(p, n);
     return RT_OK;
 }
@@ -140,7 +140,7 @@ static enum rt_status read_parameters(const struct reader *r, const struct place
     if (srv_json_type(v) != SRV_JSON_OBJECT)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "\"parameters\" is no object");
     at = srv_json_first(v);
-    while (!st && srv_json_member(&at, v.end, &key, &value))
+    while (!st && srv_json_member(&at, v, &key, &value))
         st = read_parameter(r, place, key, value);
     return st;
 }
@@ -154,7 +154,7 @@ static enum rt_status read_shape(const struct reader *r, struct srv_json v,
     if (srv_json_type(v) != SRV_JSON_ARRAY)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "\"shape\" of an input is no array");
     at = srv_json_first(v);
-    for (in->rank = 0; srv_json_next(&at, v.end, &value); in->rank++) {
+    for (in->rank = 0; srv_json_next(&at, v, &value); in->rank++) {
         if (in->rank == RT_MAX_RANK)
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "\"shape\" of an input has more than %d dimensions", RT_MAX_RANK);
@@ -204,7 +204,7 @@ static enum rt_status read_input(const struct reader *r, struct srv_json v)
     if (srv_json_type(v) != SRV_JSON_OBJECT)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "an element of \"inputs\" is no object");
     at = srv_json_first(v);
-    while (!st && srv_json_member(&at, v.end, &key, &value))
+    while (!st && srv_json_member(&at, v, &key, &value))
         st = read_input_member(r, in, key, value);
     if (st)
         return st;
@@ -237,7 +237,7 @@ static enum rt_status read_output(const struct reader *r, struct srv_json v)
     if (srv_json_type(v) != SRV_JSON_OBJECT)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "an element of \"outputs\" is no object");
     at = srv_json_first(v);
-    while (!st && srv_json_member(&at, v.end, &key, &value)) {
+    while (!st && srv_json_member(&at, v, &key, &value)) {
         if (key_is(key, "name"))
             st = srv_oip_json_text(value, "\"name\" of an output", r->inf->arena, &o->name, r->err);
         else if (key_is(key, "parameters"))
@@ -279,7 +279,7 @@ static enum rt_status read_tensors(const struct reader *r, struct srv_json input
     if (!r->r->inputs)
         return r->err->code;
     at = srv_json_first(inputs);
-    while (!st && srv_json_next(&at, inputs.end, &value))
+    while (!st && srv_json_next(&at, inputs, &value))
         st = read_input(r, value);
     if (st || !outputs.p)
         return st;
@@ -287,7 +287,7 @@ static enum rt_status read_tensors(const struct reader *r, struct srv_json input
     if (!r->r->outputs)
         return r->err->code;
     at = srv_json_first(outputs);
-    while (!st && srv_json_next(&at, outputs.end, &value))
+    while (!st && srv_json_next(&at, outputs, &value))
         st = read_output(r, value);
     return st;
 }
@@ -300,7 +300,7 @@ static enum rt_status read_document(const struct reader *r, struct srv_json top)
     struct rt_span key;
     enum rt_status st = RT_OK;
 
-    while (srv_json_member(&at, top.end, &key, &value)) {
+    while (srv_json_member(&at, top, &key, &value)) {
         struct srv_json *to = key_is(key, "id")           ? &id
                               : key_is(key, "parameters") ? &parameters
                               : key_is(key, "inputs")     ? &inputs
@@ -404,7 +404,7 @@ static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
     if (!st && inf->json_length.p && !n)
         return keep_raw_body(&reader, body);
     if (!st)
-        st = srv_json_check(&doc, rt_span_of(body.p, n), err);
+        st = srv_json_check(&doc, rt_span_of(body.p, n), &inf->cancellation, err);
     if (!st)
         st = read_document(&reader, doc.top);
     return st ? st : split_binary(&reader, rt_span_of(body.p + n, body.n - n));

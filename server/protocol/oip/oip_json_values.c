@@ -20,11 +20,12 @@ struct reader {
 static enum rt_status wrong_element(const struct reader *r, struct rt_error *err)
 {
     char text[64];
-    return srv_oip_fail_input(err, r->in->name,
-                              "has the element %s, which is no value of the "
-                              "datatype %s",
-                              srv_json_show(text, sizeof text, (struct srv_json){r->p, r->end}),
-                              srv_oip_dtype_name(r->in->dtype));
+    return srv_oip_fail_input(
+        err, r->in->name,
+        "has the element %s, which is no value of the "
+        "datatype %s",
+        srv_json_show(text, sizeof text, (struct srv_json){.p = r->p, .end = r->end}),
+        srv_oip_dtype_name(r->in->dtype));
 }
 
 static enum rt_status wrong_shape(const struct reader *r, struct rt_error *err)
@@ -36,20 +37,20 @@ static enum rt_status wrong_shape(const struct reader *r, struct rt_error *err)
 
 static enum rt_status read_string(struct reader *r, struct rt_error *err)
 {
-    const struct srv_json v = {r->p, r->end};
+    const struct srv_json v = {r->p, r->end, r->in->data.cancellation};
 
     if (srv_json_type(v) != SRV_JSON_STRING)
         return wrong_element(r, err);
     const struct rt_span token = srv_json_token(v);
-    const size_t n = srv_json_unquote(NULL, token);
+    const size_t n = srv_json_unquote_long(NULL, token, v.cancellation);
     enum rt_status st = srv_oip_take(r->allowance, rt_str_counted_bytes(n), r->in->name, err);
     if (st)
         return st;
     char *to = rt_str_resize((struct rt_str *)r->t->data + r->n, NULL, n, err);
     if (!to)
         return err->code;
-    srv_json_unquote(to, token);
-    r->p = srv_json_after(v);
+    srv_json_unquote_long(to, token, v.cancellation);
+    r->p = token.p + token.n;
     return RT_OK;
 }
 
@@ -99,7 +100,7 @@ static bool store_number(const struct reader *r, struct srv_number x)
 
 static enum rt_status read_value(struct reader *r, struct rt_error *err)
 {
-    const enum srv_json_type type = srv_json_type((struct srv_json){r->p, r->end});
+    const enum srv_json_type type = srv_json_type((struct srv_json){.p = r->p, .end = r->end});
     struct srv_number x;
 
     if (r->n == r->most)
@@ -167,11 +168,16 @@ enum rt_status srv_oip_fill_json(const struct srv_oip_input *in, struct rt_tenso
                                   srv_oip_dtype_name(in->dtype));
     if (srv_json_type(in->data) != SRV_JSON_ARRAY)
         return srv_oip_fail_input(err, in->name, "has data that is no array");
+    /* cost of reading one token, in bytes, as reported to srv_should_continue */
+    const size_t token_cost = in->dtype == RT_STRING ? 16 : 2;
     r.is_nested = t->rank > 1 && *srv_json_space(r.p + 1, r.end) == '[';
     do {
+        const unsigned char *p = r.p;
         st = step(&r, err);
         if (r.depth)
             r.p = srv_json_space(r.p, r.end);
+        if (!st && !srv_should_continue(in->data.cancellation, (size_t)(r.p - p) + token_cost))
+            return srv_cancellation_status(in->data.cancellation, err);
     } while (!st && r.depth);
     return st || r.n == r.most ? st : wrong_shape(&r, err);
 }

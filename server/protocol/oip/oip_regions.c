@@ -51,11 +51,11 @@ static enum rt_status read_json(const struct srv_action *a, struct region *r)
     enum rt_status st = srv_cursor_span(a->message, &body, a->arena, a->err);
 
     if (!st)
-        st = srv_json_check(&doc, body, a->err);
+        st = srv_json_check(&doc, body, NULL, a->err);
     if (st)
         return st;
     const unsigned char *at = srv_json_first(doc.top);
-    while (!st && srv_json_member(&at, doc.top.end, &key, &v))
+    while (!st && srv_json_member(&at, doc.top, &key, &v))
         st = read_member(a, key, v, r);
     return st;
 }

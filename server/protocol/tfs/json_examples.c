@@ -39,17 +39,17 @@ static enum rt_status take_kind(struct feature *f, enum kind kind, struct rt_err
     return RT_OK;
 }
 
-static enum rt_status add_text(struct feature *f, struct rt_span token, struct rt_error *err)
+static enum rt_status add_text(struct feature *f, struct srv_json v, struct rt_error *err)
 {
-    size_t n = srv_json_unquote(NULL, token);
+    const struct rt_span token = srv_json_token(v);
+    size_t n = srv_json_unquote_long(NULL, token, v.cancellation);
     enum rt_status st = take_kind(f, BYTES_LIST, err);
 
     if (st)
         return st;
     srv_put_head(&f->values, 1, n);
     if (rt_bytes_reserve(&f->values, n)) {
-        srv_json_unquote(f->values.p + f->values.n, token);
-        f->values.n += n;
+        f->values.n += srv_json_unquote_long(f->values.p + f->values.n, token, v.cancellation);
     }
     return RT_OK;
 }
@@ -114,7 +114,7 @@ static enum rt_status add_value(struct feature *f, struct srv_json v, struct rt_
             add_varint(f, srv_json_type(v) == SRV_JSON_TRUE);
         return st;
     case SRV_JSON_STRING:
-        return add_text(f, srv_json_token(v), err);
+        return add_text(f, v, err);
     case SRV_JSON_NUMBER:
         return add_number(f, v, err);
     case SRV_JSON_OBJECT:
@@ -128,6 +128,9 @@ static enum rt_status add_value(struct feature *f, struct srv_json v, struct rt_
 }
 
 /* ---- an example ---- */
+
+/* Cost of writing one feature, in bytes, as reported to srv_should_continue. */
+enum { FEATURE_COST = 64 };
 
 /* Appends an entry to a Features message: the name, and a Feature with the values f->values. */
 static void put_feature(struct rt_bytes *features, const struct feature *f, const char *name,
@@ -167,14 +170,15 @@ static enum rt_status add_feature(struct rt_bytes *features, struct feature *f, 
     f->kind = UNSET;
     f->values.n = 0;
     if (srv_json_type(value) == SRV_JSON_ARRAY) {
-        struct srv_json element = {.end = value.end};
+        struct srv_json element;
         const unsigned char *at = srv_json_first(value);
-        while (!st && srv_json_next(&at, value.end, &element))
+        while (!st && srv_json_next(&at, value, &element))
             st = add_value(f, element, err);
     } else {
         st = add_value(f, value, err);
     }
-    if (!st)
+    /* writing a feature costs more than skipping its bytes */
+    if (!st && srv_should_continue(value.cancellation, FEATURE_COST + f->values.n))
         put_feature(features, f, name->p, n);
     return st;
 }
@@ -188,7 +192,7 @@ struct scratch {
  * s->features. */
 static enum rt_status read_example(struct scratch *s, struct srv_json v, struct rt_error *err)
 {
-    struct srv_json value = {.end = v.end};
+    struct srv_json value;
     struct rt_span key;
     enum rt_status st = RT_OK;
 
@@ -197,7 +201,7 @@ static enum rt_status read_example(struct scratch *s, struct srv_json v, struct 
                        srv_json_type_name(v));
     s->features.n = 0;
     const unsigned char *at = srv_json_first(v);
-    while (!st && srv_json_member(&at, v.end, &key, &value))
+    while (!st && srv_json_member(&at, v, &key, &value))
         st = add_feature(&s->features, &s->feature, key, value, &s->name, err);
     if (!st && (s->features.failed || s->feature.values.failed || s->name.failed))
         st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "the examples take more memory than there is");
@@ -237,7 +241,7 @@ static enum rt_status read_examples(const struct srv_json_doc *doc, struct scrat
                                     struct rt_tensor *out, struct rt_error *err)
 {
     int64_t n = srv_json_count(doc->examples), i = 0;
-    struct srv_json v = {.end = doc->examples.end};
+    struct srv_json v;
     const unsigned char *at = srv_json_first(doc->examples);
     const size_t most = allowance->left;
     enum rt_status st =
@@ -248,7 +252,7 @@ static enum rt_status read_examples(const struct srv_json_doc *doc, struct scrat
     if (!st)
         st = rt_tensor_new(out, NULL, RT_STRING, 1, &n, err);
 
-    while (!st && i < n && srv_json_next(&at, doc->examples.end, &v)) {
+    while (!st && i < n && srv_json_next(&at, doc->examples, &v)) {
         st = read_example(s, v, err);
         if (st)
             break;

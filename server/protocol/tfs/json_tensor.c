@@ -8,6 +8,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/half.h"
 #include "server/json/json_number.h"
+#include "server/protocol/tfs/json_refusal.h"
 
 /* ---- decoding: shapes ---- */
 
@@ -41,165 +42,61 @@ static int64_t elements(int rank, const int64_t *dim)
     return n < 0 ? INT64_MAX : n;
 }
 
-/* ---- decoding: one value, and the errors of it ---- */
-
-static enum rt_status wrong_type(struct srv_json v, enum rt_dtype dtype, struct rt_error *err)
-{
-    char shown[SRV_JSON_SHOWN];
-    return rt_fail(err, RT_INVALID_ARGUMENT, "JSON Value: %s Type: %s is not of expected type: %s",
-                   srv_json_show(shown, sizeof shown, v), srv_json_type_name(v),
-                   rt_dtype_name(dtype));
-}
-
-static bool is_integer_of(enum rt_dtype dtype, const struct srv_number *n)
-{
-    if (n->kind != SRV_NUMBER_INT && n->kind != SRV_NUMBER_UINT)
-        return false;
-    bool is_int = n->kind == SRV_NUMBER_INT;
-    switch (dtype) {
-    case RT_I64:
-        return is_int;
-    case RT_U32:
-        return is_int && n->i >= 0 && n->i <= UINT32_MAX;
-    case RT_U64:
-        return !is_int || n->i >= 0;
-    /* TensorFlow Serving refuses these types. Slipway requires values in the range of the type. */
-    case RT_U16:
-    case RT_QU16:
-        return is_int && n->i >= 0 && n->i <= UINT16_MAX;
-    case RT_QI16:
-        return is_int && n->i >= INT16_MIN && n->i <= INT16_MAX;
-    case RT_QU8:
-        return is_int && n->i >= 0 && n->i <= UINT8_MAX;
-    case RT_QI8:
-        return is_int && n->i >= INT8_MIN && n->i <= INT8_MAX;
-    default: /* int8, uint8 and int16 accept the range of int32, as in TensorFlow Serving */
-        return is_int && n->i >= INT32_MIN && n->i <= INT32_MAX;
-    }
-}
-
-/* Checks the type of a value that is not a list, without storing the value. */
-static enum rt_status check_leaf(struct srv_json v, enum rt_dtype dtype, struct rt_error *err)
-{
-    char shown[SRV_JSON_SHOWN];
-    struct rt_span token;
-    struct srv_number number;
-    enum srv_json_type type = srv_json_type(v);
-    bool good;
-    size_t n;
-    if (type == SRV_JSON_OBJECT) {
-        if (dtype != RT_STRING)
-            return wrong_type(v, dtype, err);
-        if (!srv_json_is_b64(v, &token))
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "JSON Value: %s not formatted correctly for base64 data",
-                           srv_json_show(shown, sizeof shown, v));
-        if (!srv_json_unbase64(NULL, &n, token))
-            return rt_fail(err, RT_INVALID_ARGUMENT, "Unable to base64 decode");
-        return RT_OK;
-    }
-    switch (dtype) {
-    case RT_F32:
-    case RT_F64:
-    case RT_F16:
-    case RT_BF16:
-        good = type == SRV_JSON_NUMBER;
-        break;
-    case RT_I32:
-    case RT_I16:
-    case RT_I8:
-    case RT_U8:
-    case RT_I64:
-    case RT_U16:
-    case RT_U32:
-    case RT_U64:
-    case RT_QI8:
-    case RT_QU8:
-    case RT_QI16:
-    case RT_QU16:
-    case RT_QI32:
-        good = type == SRV_JSON_NUMBER && srv_number_read(v.p, v.end, &number) != v.p &&
-               is_integer_of(dtype, &number);
-        break;
-    case RT_BOOL:
-        good = type == SRV_JSON_TRUE || type == SRV_JSON_FALSE;
-        break;
-    case RT_STRING:
-        good = type == SRV_JSON_STRING;
-        break;
-    default:
-        return rt_fail(err, RT_UNIMPLEMENTED, "Conversion of JSON Value: %s to type: %s",
-                       srv_json_show(shown, sizeof shown, v), rt_dtype_name(dtype));
-    }
-    return good ? RT_OK : wrong_type(v, dtype, err);
-}
-
-/*
- * Finds the error in a value that has an unexpected shape or type. Makes the checks in TensorFlow
- * Serving's order. Adds to *n the number of values that are not lists. Called only after the fast
- * path has failed.
- */
-static enum rt_status explain(struct srv_json v, int level, int rank, const int64_t *dim,
-                              enum rt_dtype dtype, int64_t *n, struct rt_error *err)
-{
-    if (*v.p != '[') {
-        if (level != rank) {
-            char shown[SRV_JSON_SHOWN];
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "JSON Value: %s found at incorrect level: %d in the JSON DOM. Expected "
-                           "at level: %d",
-                           srv_json_show(shown, sizeof shown, v), level + 1, rank);
-        }
-        ++*n;
-        return check_leaf(v, dtype, err);
-    }
-    if (level >= rank)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "Encountered list at unexpected level: %d expected < %d", level, rank);
-    int64_t count = srv_json_count(v);
-    if (count != dim[level])
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "Encountered list at unexpected size: %lld at level: %d expected size: %lld",
-                       (long long)count, level, (long long)dim[level]);
-    const unsigned char *at = srv_json_first(v);
-    struct srv_json item;
-    while (srv_json_next(&at, v.end, &item)) {
-        enum rt_status st = explain(item, level + 1, rank, dim, dtype, n, err);
-        if (st)
-            return st;
-    }
-    return RT_OK;
-}
-
 /* ---- decoding: the fast path ---- */
 
 struct fill {
     const unsigned char *p, *end;
+    struct srv_cancellation *cancellation;
+    const unsigned char *check; /* place in the text of the next check for cancellation */
     enum rt_dtype dtype;
     int rank;
     const int64_t *dim;
     /* dst is the next element to fill, and dst_end is the end of the tensor's memory */
     unsigned char *dst, *dst_end;
-    bool no_memory;
 };
 
-static bool fill_string(struct rt_str *dst, const unsigned char **p, const unsigned char *end)
+/* number of elements of a list that are read between two checks for cancellation */
+enum { RUN = 1024 };
+
+/* Checks for cancellation, and sets the place of the next check. It is not part of go_on, which
+ * would make the loops slower. */
+__attribute__((noinline)) static bool look(struct fill *f, const unsigned char *p)
 {
-    struct srv_json v = {*p, end};
+    enum { PIECE = 1 << 18 };
+    f->check = p + PIECE;
+    return srv_should_continue(f->cancellation, PIECE);
+}
+
+/* Returns whether the request is not cancelled. */
+static inline bool go_on(struct fill *f, const unsigned char *p)
+{
+    return p < f->check || look(f, p);
+}
+
+/* Cost of storing one string, in bytes, as reported to srv_should_continue. */
+enum { STRING_COST = 16 };
+
+static bool fill_string(struct fill *f, struct rt_str *dst, const unsigned char **p)
+{
+    struct srv_json v = {*p, f->end, f->cancellation};
     struct rt_span token;
     size_t n;
     if (**p == '"') {
         token = srv_json_token(v);
         *p = token.p + token.n;
+        if (!srv_should_continue(f->cancellation, token.n + STRING_COST))
+            return false;
         if (!memchr(token.p, '\\', token.n))
             return rt_str_set(dst, NULL, token.p + 1, token.n - 2, NULL);
-        char *to = rt_str_resize(dst, NULL, srv_json_unquote(NULL, token), NULL);
+        n = srv_json_unquote_long(NULL, token, f->cancellation);
+        char *to = rt_str_resize(dst, NULL, n, NULL);
         if (!to)
             return false;
-        srv_json_unquote(to, token);
-        return true;
+        return srv_json_unquote_long(to, token, f->cancellation) == n;
     }
-    if (!srv_json_is_b64(v, &token) || !srv_json_unbase64(NULL, &n, token))
+    if (!srv_json_is_b64(v, &token) ||
+        !srv_should_continue(f->cancellation, token.n + STRING_COST) ||
+        !srv_json_unbase64(NULL, &n, token))
         return false;
     char *to = rt_str_resize(dst, NULL, n, NULL);
     if (!to)
@@ -224,13 +121,17 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
 }
 
 /* Reads at most n comma-separated values at f->p, or one value if `alone` is set. The function that
- * uses this macro returns false if a value is invalid or there are more than n values. */
+ * uses this macro returns false if a value is invalid, there are more than n values, or the request
+ * is cancelled. */
 #define READ_RUN(type, read)                                                                       \
     do {                                                                                           \
         type *to = (type *)(void *)f->dst;                                                         \
         for (;;) {                                                                                 \
-            if (i == n)                                                                            \
-                return false;                                                                      \
+            if (i == stop) {                                                                       \
+                if (i == n || !go_on(f, p))                                                        \
+                    return false;                                                                  \
+                stop = n - i < RUN ? n : i + RUN;                                                  \
+            }                                                                                      \
             read;                                                                                  \
             i++;                                                                                   \
             p = srv_json_space(p, end);                                                            \
@@ -250,7 +151,7 @@ static bool read_bool(const unsigned char **p, const unsigned char *end, uint8_t
         } else {                                                                                   \
             struct srv_number number;                                                              \
             after = srv_number_read(p, end, &number);                                              \
-            if (after == p || !is_integer_of(f->dtype, &number))                                   \
+            if (after == p || !srv_json_is_integer_of(f->dtype, &number))                          \
                 return false;                                                                      \
             to[i] = (type)number.u;                                                                \
         }                                                                                          \
@@ -295,7 +196,7 @@ static const unsigned char *read_half(const unsigned char *p, const unsigned cha
 static bool fill_run(struct fill *f, int64_t n, bool alone)
 {
     const unsigned char *p = f->p, *end = f->end;
-    int64_t i = 0;
+    int64_t i = 0, stop = n < RUN ? n : RUN;
     if (n > (f->dst_end - f->dst) / (int64_t)rt_dtype_size(f->dtype))
         return false;
     switch (f->dtype) {
@@ -358,7 +259,7 @@ static bool fill_run(struct fill *f, int64_t n, bool alone)
         break;
     case RT_STRING:
         READ_RUN(struct rt_str, {
-            if ((*p != '"' && *p != '{') || !fill_string(&to[i], &p, end))
+            if ((*p != '"' && *p != '{') || !fill_string(f, &to[i], &p))
                 return false;
         });
         break;
@@ -388,8 +289,13 @@ static bool fill_value(struct fill *f, int level)
         if (*f->p == '[' || !fill_run(f, n, false))
             return false;
     } else {
-        for (int64_t i = 0;; i++) {
-            if (i == n || !fill_value(f, level + 1))
+        for (int64_t i = 0, stop = n < RUN ? n : RUN;; i++) {
+            if (i == stop) {
+                if (i == n || !go_on(f, f->p))
+                    return false;
+                stop = n - i < RUN ? n : i + RUN;
+            }
+            if (!fill_value(f, level + 1))
                 return false;
             f->p = srv_json_space(f->p, f->end);
             if (f->p >= f->end)
@@ -407,7 +313,7 @@ static bool fill_value(struct fill *f, int level)
     if (f->p >= f->end || *f->p != ']')
         return false;
     f->p++;
-    return true;
+    return level == f->rank - 1 || go_on(f, f->p);
 }
 
 /* ---- decoding: requests ---- */
@@ -442,8 +348,13 @@ static enum rt_status make_tensor(struct input *in, int64_t count, struct srv_js
         st = rt_tensor_new(in->tensor, NULL, dtype, 1, &count, err);
     if (st)
         return st;
-    in->fill = (struct fill){
-        .end = v.end, .dtype = dtype, .rank = in->rank, .dim = in->dim, .dst = in->tensor->data};
+    in->fill = (struct fill){.end = v.end,
+                             .cancellation = v.cancellation,
+                             .check = v.p,
+                             .dtype = dtype,
+                             .rank = in->rank,
+                             .dim = in->dim,
+                             .dst = in->tensor->data};
     in->fill.dst_end = in->fill.dst ? in->fill.dst + bytes : NULL;
     return RT_OK;
 }
@@ -457,7 +368,7 @@ static enum rt_status refused(struct input *in, struct srv_json v, int max_rank,
     int64_t dim[RT_MAX_RANK], size = 0;
     if (!shape_of(v, max_rank, &rank, dim))
         return too_deep(err);
-    enum rt_status st = explain(v, 0, rank, dim, in->spec->dtype, &size, err);
+    enum rt_status st = srv_json_explain(v, 0, rank, dim, in->spec->dtype, &size, err);
     if (st)
         return st;
     if (in->started && size != in->size)
@@ -489,7 +400,7 @@ static enum rt_status add_row(struct input *in, struct srv_json *v, int64_t n_ro
             return st;
     }
     in->fill.p = v->p;
-    if (!fill_value(&in->fill, 0))
+    if (!go_on(&in->fill, v->p) || !fill_value(&in->fill, 0))
         return refused(in, *v, RT_MAX_RANK - 1, err);
     in->started = true;
     v->p = in->fill.p;
@@ -579,7 +490,7 @@ static enum rt_status add_object(struct input *inputs, const struct rt_signature
     for (int i = 0; i < n; i++)
         inputs[i].seen = false;
     while (p < end && *p == '"') {
-        struct srv_json value = {p, end};
+        struct srv_json value = {p, end, v->cancellation};
         struct rt_span key = srv_json_token(value);
         p = srv_json_space(key.p + key.n, end);
         value.p = srv_json_space(p < end ? p + 1 : p, end);
@@ -626,7 +537,9 @@ static enum rt_status decode_rows(const struct srv_json_doc *doc, const struct r
                                   struct input *inputs, struct srv_allowance *allowance,
                                   struct rt_error *err)
 {
-    struct srv_json v = {srv_json_first(doc->instances), doc->instances.end};
+    struct srv_json v = doc->instances;
+    v.p = srv_json_first(v);
+    enum { ROW_COST = 32 }; /* cost of one row, in bytes, as reported to srv_should_continue */
     bool named = is_named(v);
     if (!named && sig->n_inputs > 1)
         return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -652,6 +565,8 @@ static enum rt_status decode_rows(const struct srv_json_doc *doc, const struct r
         v.p = srv_json_space(v.p, v.end);
         if (v.p < v.end && *v.p == ',')
             v.p = srv_json_space(v.p + 1, v.end);
+        if (!srv_should_continue(v.cancellation, ROW_COST))
+            return srv_cancellation_status(v.cancellation, err);
     }
     for (int i = 0; i < sig->n_inputs; i++) {
         struct rt_tensor *t = inputs[i].tensor;
@@ -698,7 +613,7 @@ static enum rt_status decode_columns(struct srv_json v, const struct rt_signatur
     struct srv_json value;
     struct rt_span key;
     int n = sig->n_inputs, hint = 0;
-    while (srv_json_member(&at, v.end, &key, &value)) {
+    while (srv_json_member(&at, v, &key, &value)) {
         struct input *in = find_input(inputs, n, hint, key);
         if (in && !in->given.p) { /* if a key occurs more than once, its first value is used */
             in->given = value;

@@ -45,7 +45,7 @@ static enum rt_status read_json(struct srv_inference *inf, struct srv_cursor mes
     inf->request = r;
     enum rt_status st = srv_cursor_span(message, &text, inf->arena, err);
     if (!st)
-        st = srv_json_check(&r->doc, text, err);
+        st = srv_json_check(&r->doc, text, &inf->cancellation, err);
     return st ? st : srv_json_signature(&r->doc, inf->arena, &inf->spec.signature, err);
 }
 

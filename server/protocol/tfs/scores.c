@@ -53,7 +53,7 @@ static enum rt_status read_json(struct srv_inference *inf, struct srv_cursor mes
         return RT_RESOURCE_EXHAUSTED;
     enum rt_status st = srv_cursor_span(message, &text, inf->arena, err);
     if (!st)
-        st = srv_json_check(&doc, text, err);
+        st = srv_json_check(&doc, text, &inf->cancellation, err);
     if (!st)
         st = srv_json_signature(&doc, inf->arena, &inf->spec.signature, err);
     return st ? st : srv_json_decode_examples(&doc, &inf->allowance, &e->tensor, err);

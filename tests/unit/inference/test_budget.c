@@ -184,7 +184,7 @@ static void a_response_is_wanted_until_its_deadline_or_its_clients_going(void **
     assert_false(srv_should_continue(w, 1));
     assert_false(srv_should_continue(w, 0));
     assert_fails(srv_growth_take(&g, 1, &err), RT_DEADLINE_EXCEEDED, &err,
-                 "the deadline passed while the answer was written");
+                 "the deadline passed while the request was read or its answer written");
     assert_int_equal(srv_growth_failed(&g, 1, &err), RT_DEADLINE_EXCEEDED);
     *w = (struct srv_cancellation){.deadline_ns = RT_NEVER, .cancelled = &gone};
     assert_true(srv_should_continue(w, SRV_CANCELLATION_CHECK_BYTES));

@@ -7,7 +7,7 @@ static enum rt_status decode(const char *text, size_t budget, struct rt_tensor *
                              struct rt_error *err)
 {
     struct srv_json_doc doc;
-    enum rt_status st = srv_json_check(&doc, rt_span_of(text, strlen(text)), err);
+    enum rt_status st = srv_json_check(&doc, rt_span_of(text, strlen(text)), NULL, err);
     return st ? st
               : srv_json_decode_examples(&doc, &(struct srv_allowance){.left = budget}, out, err);
 }
@@ -113,9 +113,40 @@ static void results_are_laid_out_as_the_reference_says(void **state)
     rt_bytes_clear(&out);
 }
 
+static void decoding_stops_at_the_deadline(void **state)
+{
+    enum { UNITS = 100000 };
+    static const char *const heads[] = {"{\"examples\":[", "{\"examples\":[{\"a\":["};
+    static const char *const units[] = {"{\"a\":1,\"b\":2},",
+                                        "0.0000000000000000000000000000000000000001,"};
+    static const char *const tails[] = {"{}]}", "1.5]}]}"};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct srv_cancellation cancellation = {.deadline_ns = RT_NEVER};
+        struct rt_error err = {0};
+        struct rt_bytes text;
+        struct rt_tensor t;
+        struct srv_json_doc doc;
+        rt_bytes_init(&text, SIZE_MAX);
+        rt_bytes_adds(&text, heads[k]);
+        for (int i = 0; i < UNITS; i++)
+            rt_bytes_adds(&text, units[k]);
+        rt_bytes_adds(&text, tails[k]);
+        assert_false(text.failed);
+        assert_ok(srv_json_check(&doc, rt_span_of(text.p, text.n), &cancellation, &err), &err);
+        cancellation.deadline_ns = 1;
+        if (srv_json_decode_examples(&doc, &(struct srv_allowance){.left = SIZE_MAX}, &t, &err) ==
+            RT_OK)
+            rt_tensor_clear(&t);
+        assert_int_equal(cancellation.over, RT_DEADLINE_EXCEEDED);
+        rt_bytes_clear(&text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decoding_stops_at_the_deadline),
         cmocka_unit_test(a_token_says_the_kind_of_a_feature),
         cmocka_unit_test(the_context_goes_before_each_example),
         cmocka_unit_test(no_more_memory_is_taken_than_was_allowed),

@@ -48,7 +48,7 @@ static enum rt_status decode(struct request *r, const char *text, size_t n)
     /* The copy of the text has no spare bytes, so that a sanitizer reports a read beyond it. */
     unsigned char *body = malloc(n ? n : 1);
     memcpy(body, text, n);
-    enum rt_status st = srv_json_check(&doc, rt_span_of(body, n), &r->err);
+    enum rt_status st = srv_json_check(&doc, rt_span_of(body, n), NULL, &r->err);
     if (!st)
         st = srv_json_signature(&doc, r->arena, &r->signature_name, &r->err);
     if (!st)
@@ -548,7 +548,7 @@ static void a_nested_value_ends_where_its_brackets_do(void **state)
                 assert_non_null(text);
                 snprintf((char *)text, n + 1, "%.*s%s%s", (int)shift, "        ", values[v],
                          behind[b]);
-                const struct srv_json value = {text + shift, text + n};
+                const struct srv_json value = {text + shift, text + n, NULL};
                 assert_ptr_equal(srv_json_after(value), text + shift + length);
                 free(text);
             }
@@ -561,7 +561,7 @@ static void tensors_larger_than_the_budget_are_refused(void **state)
     open_request(&r, 1, (const char *const[]){"x"}, (const enum rt_dtype[]){RT_I64});
     const char *text = "{\"inputs\":[1,2,3,4]}";
     struct srv_json_doc doc;
-    assert_ok(srv_json_check(&doc, rt_span_str(text), &r.err), &r.err);
+    assert_ok(srv_json_check(&doc, rt_span_str(text), NULL, &r.err), &r.err);
     assert_fails(srv_json_decode_predict(&doc, &r.sig, r.signature_name,
                                          &(struct srv_allowance){.left = 31}, r.feeds, &r.form,
                                          &r.err),
@@ -569,9 +569,57 @@ static void tensors_larger_than_the_budget_are_refused(void **state)
     close_request(&r);
 }
 
+/* Asserts that neither the check nor the decoding of `head`, 3,000,000 times `unit`, and `tail`
+ * comes to its end after the deadline of the request. */
+static void stops_at_the_deadline(const char *head, const char *unit, const char *tail,
+                                  enum rt_dtype dtype)
+{
+    enum { UNITS = 3000000 };
+    struct srv_cancellation cancellation = {.deadline_ns = RT_NEVER};
+    const size_t n_unit = strlen(unit), n_head = strlen(head);
+    const size_t n = n_head + UNITS * n_unit + strlen(tail);
+    struct request r;
+    struct srv_json_doc doc;
+    char *text = malloc(n + 1);
+    assert_non_null(text);
+    memcpy(text, head, n_head);
+    for (size_t i = 0; i < UNITS; i++)
+        memcpy(text + n_head + i * n_unit, unit, n_unit);
+    memcpy(text + n - strlen(tail), tail, strlen(tail));
+    open_request(&r, 1, (const char *const[]){"x"}, &dtype);
+    assert_ok(srv_json_check(&doc, rt_span_of(text, n), &cancellation, &r.err), &r.err);
+    cancellation.deadline_ns = 1;
+    assert_true(srv_json_decode_predict(&doc, &r.sig, r.signature_name,
+                                        &(struct srv_allowance){.left = SIZE_MAX}, r.feeds, &r.form,
+                                        &r.err) != RT_OK);
+    assert_int_equal(cancellation.over, RT_DEADLINE_EXCEEDED);
+    cancellation.over = RT_OK;
+    assert_fails(srv_json_check(&doc, rt_span_of(text, n), &cancellation, &r.err),
+                 RT_DEADLINE_EXCEEDED, &r.err, "the deadline passed while the request was read");
+    close_request(&r);
+    free(text);
+}
+
+static void decoding_stops_at_the_deadline(void **state)
+{
+    (void)state;
+    stops_at_the_deadline("{\"instances\":[", "1,", "1]}", RT_F32);
+    stops_at_the_deadline("{\"instances\":[", "[1],", "[1]]}", RT_I64);
+    stops_at_the_deadline("{\"instances\":[", "{\"x\":1},", "{\"x\":1}]}", RT_F64);
+    stops_at_the_deadline("{\"instances\":[", "\"\",", "\"\"]}", RT_STRING);
+    stops_at_the_deadline("{\"instances\":[", "{\"b64\":\"\"},", "\"\"]}", RT_STRING);
+    stops_at_the_deadline("{\"instances\":[\"", "\\u20ac", "\"]}", RT_STRING);
+    stops_at_the_deadline("{\"inputs\":[", "1,", "1]}", RT_I32);
+    stops_at_the_deadline("{\"inputs\":{\"x\":[[", "[1],", "[1]]]}}", RT_F32);
+    stops_at_the_deadline("{\"inputs\":[[", "[],", "[]]]}", RT_F32);
+    /* an error in the last element is not searched for after the deadline */
+    stops_at_the_deadline("{\"inputs\":[[", "[1],", "[\"\"]]]}", RT_F32);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decoding_stops_at_the_deadline),
         cmocka_unit_test(rows_of_lists_become_one_tensor),
         cmocka_unit_test(scalar_rows_become_a_vector_of_floats),
         cmocka_unit_test(values_beyond_a_float_become_infinite_or_zero),
