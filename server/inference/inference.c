@@ -28,6 +28,7 @@ enum rt_status srv_inference_read(struct srv_inference *inf, struct srv_cursor m
                                   struct rt_error *err)
 {
     inf->cancellation = srv_job_cancellation(inf->job);
+    message.cancellation = &inf->cancellation;
     const enum rt_status st = inf->steps->read(inf, message, err);
     return inf->cancellation.over ? srv_cancellation_status(&inf->cancellation, err) : st;
 }

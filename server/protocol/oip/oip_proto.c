@@ -363,6 +363,9 @@ static enum rt_status read_values(const struct srv_oip_input *in, struct srv_fie
         return srv_wire_malformed(err, "InferTensorContents");
     for (bool more = is_packed ? f->body.left > 0 : true; more; more = is_packed && f->body.left) {
         uint64_t value = f->value;
+        if (is_packed && !(*at % SRV_PACKED_PART) &&
+            !srv_should_continue(f->body.cancellation, SRV_PACKED_COST))
+            return srv_cancellation_status(f->body.cancellation, err);
         if (is_packed &&
             !(size ? srv_cursor_copy(&f->body, &value, size) : srv_cursor_varint(&f->body, &value)))
             return srv_wire_malformed(err, "InferTensorContents");

@@ -367,6 +367,7 @@ static enum rt_status read_strings(struct srv_inference *inf, const struct srv_o
     st = srv_region_read(inf->shared_memory, in->region.name, in->region.offset, p, n, err);
     raw.is_raw = true;
     raw.values = srv_cursor_of(&bytes, n);
+    raw.values.cancellation = &inf->cancellation;
     raw.name = name;
     if (!st)
         st = srv_oip_fill_raw(&raw, t, allowance, err);

@@ -54,6 +54,7 @@ static enum rt_status wrong_size(const struct srv_oip_input *in, size_t has, str
 static enum rt_status fill_strings(const struct srv_oip_input *in, struct rt_tensor *t,
                                    struct srv_allowance *allowance, struct rt_error *err)
 {
+    enum { STRING_COST = 16 }; /* cost of one string, as reported to srv_should_continue */
     const int64_t n = rt_tensor_count(t);
     struct srv_cursor c = in->values;
     struct rt_str *to = t->data;
@@ -61,6 +62,8 @@ static enum rt_status fill_strings(const struct srv_oip_input *in, struct rt_ten
 
     for (int64_t i = 0; i < n && !st; i++) {
         unsigned char length[LENGTH_BYTES];
+        if (!srv_should_continue(c.cancellation, STRING_COST))
+            return srv_cancellation_status(c.cancellation, err);
         if (!srv_cursor_copy(&c, length, sizeof length))
             return wrong_size(in, in->values.left, err);
         const size_t bytes = (size_t)length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 |

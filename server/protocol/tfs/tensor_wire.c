@@ -72,6 +72,9 @@ static size_t value_size(enum rt_dtype dtype, const struct form *form)
 
 /* ---- reading tensors ---- */
 
+/* Cost of reading one string, in bytes, as reported to srv_should_continue. */
+enum { STRING_COST = 16 };
+
 struct head { /* the contents of a TensorProto, without its values */
     int dtype, rank;
     int64_t dim[RT_MAX_RANK];
@@ -173,7 +176,8 @@ static void store_varint(void *dst, int64_t i, uint64_t v, enum rt_dtype dtype)
 }
 
 /* Reads packed values into dst until it contains n values. *got is the number of values already in
- * dst, and is increased by the number of values read. Returns false if the field is malformed. */
+ * dst, and is increased by the number of values read. Returns false if the field is malformed or
+ * the request is cancelled. */
 static bool read_packed(struct srv_cursor c, const struct form *form, enum rt_dtype dtype,
                         char *dst, int64_t n, int64_t *got)
 {
@@ -191,6 +195,8 @@ static bool read_packed(struct srv_cursor c, const struct form *form, enum rt_dt
     }
     while (c.left && *got < n) {
         uint64_t v;
+        if (!(*got % SRV_PACKED_PART) && !srv_should_continue(c.cancellation, SRV_PACKED_COST))
+            return false;
         if (!srv_cursor_varint(&c, &v))
             return false;
         store_varint(dst, (*got)++, v, dtype);
@@ -245,13 +251,16 @@ static enum rt_status strings_from_content(struct srv_cursor c, struct rt_str *d
     uint64_t total = 0, len;
 
     for (int64_t i = 0; i < n; i++) {
-        if (!srv_cursor_varint(&c, &len) || len > c.left || (total += len) > c.left)
+        if (!srv_should_continue(c.cancellation, STRING_COST) || !srv_cursor_varint(&c, &len) ||
+            len > c.left || (total += len) > c.left)
             return srv_wire_malformed(err, "tensor_content of strings");
     }
     if (total != c.left)
         return srv_wire_malformed(err, "tensor_content of strings");
     for (int64_t i = 0; i < n; i++) {
         srv_cursor_varint(&lengths, &len);
+        if (!srv_should_continue(c.cancellation, STRING_COST + (size_t)len))
+            return srv_cancellation_status(c.cancellation, err);
         char *to = rt_str_resize(&dst[i], NULL, (size_t)len, err);
         if (!to)
             return err->code;

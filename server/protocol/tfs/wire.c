@@ -83,12 +83,15 @@ bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out)
 
 int srv_field_next(struct srv_cursor *c, struct srv_field *f)
 {
+    enum { FIELD_COST = 16 }; /* cost of one field, in bytes, as reported to srv_should_continue */
     uint64_t tag, n;
     uint32_t v32;
 
     if (!c->left)
         return 0;
     if (c->fields_left && --*c->fields_left < 0)
+        return -1;
+    if (!srv_should_continue(c->cancellation, FIELD_COST))
         return -1;
     if (!srv_cursor_varint(c, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
         return -1;

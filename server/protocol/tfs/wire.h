@@ -11,6 +11,7 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/span.h"
+#include "server/base/cancellation.h"
 
 /* ---- reading ---- */
 
@@ -28,6 +29,10 @@ struct srv_cursor {
      * if no error was returned.
      */
     int64_t *fields_left;
+    /* The cancellation of the request that contains the message, or NULL. When it reports that the
+     * request is cancelled, srv_field_next returns -1. The caller must then discard the result, as
+     * srv_inference_read and srv_inference_bind do. */
+    struct srv_cancellation *cancellation;
 };
 struct srv_cursor srv_cursor_of(const struct rt_span *slices, size_t total);
 /* Copies n bytes to dst and moves the cursor past them. If dst is NULL, only moves the cursor.
@@ -39,6 +44,10 @@ bool srv_cursor_varint(struct srv_cursor *c, uint64_t *out);
 enum rt_status srv_cursor_span(struct srv_cursor c, struct rt_span *out, struct rt_arena *arena,
                                struct rt_error *err);
 
+/* Decoders of packed varints report SRV_PACKED_COST bytes to srv_should_continue before every
+ * SRV_PACKED_PART values. */
+enum { SRV_PACKED_PART = 1 << 16, SRV_PACKED_COST = 8 << 16 };
+
 enum srv_wire_type { SRV_VARINT = 0, SRV_FIXED64 = 1, SRV_BYTES = 2, SRV_FIXED32 = 5 };
 struct srv_field {
     uint32_t number;
@@ -47,7 +56,8 @@ struct srv_field {
     struct srv_cursor body;
 };
 /* Reads the next field into *f. Returns 1 for a field, 0 at the end of the message, and -1 if the
- * message is malformed or has more fields than *c->fields_left permits. */
+ * message is malformed, has more fields than *c->fields_left permits, or its request is cancelled.
+ */
 int srv_field_next(struct srv_cursor *c, struct srv_field *f);
 static inline bool srv_field_is(const struct srv_field *f, uint32_t number, enum srv_wire_type type)
 {

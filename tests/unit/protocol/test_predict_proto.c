@@ -302,6 +302,44 @@ static void a_small_message_cannot_ask_for_much_memory(void **state)
                  RT_INVALID_ARGUMENT, &err, "");
 }
 
+/* Asserts that reading a TensorProto of the shape [N_VALUES] stops after the deadline of the
+ * request. `begin` is the text before the values and `value` one of the values. */
+static void stops_at_the_deadline(const char *begin, size_t n_begin, const char *value,
+                                  size_t n_value)
+{
+    enum { N_VALUES = 1000000 };
+    struct srv_cancellation cancellation = {.deadline_ns = 1};
+    struct rt_error err = {0};
+    struct rt_tensor t = {0};
+    struct rt_bytes text;
+
+    rt_bytes_init(&text, SIZE_MAX);
+    rt_bytes_add(&text, begin, n_begin);
+    for (int i = 0; i < N_VALUES; i++)
+        rt_bytes_add(&text, value, n_value);
+    assert_false(text.failed);
+    const struct rt_span span = rt_span_of(text.p, text.n);
+    struct srv_cursor c = srv_cursor_of(&span, span.n);
+    c.cancellation = &cancellation;
+    if (!srv_tensor_read(c, RT_NO_DTYPE, &t, &(struct srv_allowance){.left = SIZE_MAX}, &err))
+        rt_tensor_clear(&t);
+    assert_int_equal(cancellation.over, RT_DEADLINE_EXCEEDED);
+    rt_bytes_clear(&text);
+}
+
+static void reading_stops_at_the_deadline(void **state)
+{
+    (void)state;
+#define SHAPE               "\x12\x06\x12\x04\x08\xc0\x84\x3d"
+#define STOPS(begin, value) stops_at_the_deadline(begin, sizeof begin - 1, value, sizeof value - 1)
+    STOPS("\x08\x0a" SHAPE, "\x58\x01");                /* bools, each in a field */
+    STOPS("\x08\x09" SHAPE "\x52\xc0\x84\x3d", "\x01"); /* packed 64-bit integers */
+    STOPS("\x08\x07" SHAPE, "\x42\x01x");               /* strings, each in a field */
+    STOPS("\x08\x07" SHAPE "\x22\xc0\x84\x3d", "\0");   /* empty strings in tensor_content */
+#undef STOPS
+#undef SHAPE
+}
+
 static void what_is_no_tensor_is_refused(void **state)
 {
     (void)state;
@@ -443,6 +481,7 @@ int main(void)
         cmocka_unit_test(the_budget_is_charged_before_a_value_is_repeated),
         cmocka_unit_test(strings_are_read_from_fields_and_from_content),
         cmocka_unit_test(a_small_message_cannot_ask_for_much_memory),
+        cmocka_unit_test(reading_stops_at_the_deadline),
         cmocka_unit_test(what_is_no_tensor_is_refused),
         cmocka_unit_test(inputs_and_filters_are_checked_with_servings_texts),
         cmocka_unit_test(a_missing_input_takes_its_default),
