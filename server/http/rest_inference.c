@@ -14,6 +14,10 @@ enum {
     /* Maximum time in nanoseconds per turn for which an I/O loop inflates bodies and decodes bodies
      * of at least SHORT_BODY bytes. Workers decode the turn's other bodies of this size. */
     DECODE_PER_TURN_NS = 1000000,
+    /* Maximum size in bytes of the tensors that the I/O loop makes. A worker makes larger ones. A
+     * short body may stand for large tensors: by values in shared memory, or by a context that
+     * precedes each example. */
+    LONG_TENSORS = 256 << 10,
     /* Maximum size in bytes of the outputs that the I/O loop writes. Workers write larger outputs.
      * The I/O loop takes one to two milliseconds to write this size as JSON and compress it. */
     LONG_OUTPUTS = 64 << 10,
@@ -29,13 +33,13 @@ static int64_t deadline_of(const struct srv_rest_request *r)
     return at;
 }
 
-/* Reads the body into the job's feeds, and charges them to the budget. */
-static enum rt_status decode(struct srv_rest_request *r)
+/* Reads the body into the job's feeds, of at most `most` bytes, and charges them to the budget. */
+static enum rt_status decode(struct srv_rest_request *r, size_t most)
 {
     struct srv_inference *inf = &r->inference;
     const struct rt_span body = rt_span_of(r->body.p, r->body.n);
 
-    inf->allowance = (struct srv_allowance){.left = SIZE_MAX,
+    inf->allowance = (struct srv_allowance){.left = most,
                                             .budget = &r->server->in_flight,
                                             .own = &r->charged,
                                             .what = "the request as tensors"};
@@ -53,6 +57,7 @@ static enum rt_status decode(struct srv_rest_request *r)
     st = srv_inference_resolve(inf, &r->err);
     if (!st)
         st = srv_inference_bind(inf, &r->err);
+    inf->allowance.left = SIZE_MAX; /* a worker reads strings in shared memory later */
     r->job.body_bytes = r->charged;
     return st;
 }
@@ -60,7 +65,12 @@ static enum rt_status decode(struct srv_rest_request *r)
 static enum rt_status read_body(struct srv_rest_request *r)
 {
     const enum rt_status st = r->gzip ? srv_rest_inflate(r, SIZE_MAX) : RT_OK;
-    return st ? st : decode(r);
+    return st ? st : decode(r, SIZE_MAX);
+}
+
+static enum rt_status decode_short(struct srv_rest_request *r)
+{
+    return decode(r, LONG_TENSORS);
 }
 
 /* Inflates a body on the I/O loop. A body of more than LONG_BODY inflated bytes stays
@@ -123,11 +133,11 @@ static void done(struct srv_job *job)
     srv_rest_finished(r);
 }
 
-bool srv_rest_inference(struct srv_rest_request *r)
+/* Prepares the request for finding the version and reading the body. */
+static void init(struct srv_rest_request *r)
 {
     struct srv_inference *inf = &r->inference;
     struct srv_job *job = &r->job;
-    enum rt_status st;
 
     srv_inference_init(inf, r->route.endpoint->rest.infer, &r->server->options, r->arena, job);
     inf->spec = r->route.spec;
@@ -139,31 +149,64 @@ bool srv_rest_inference(struct srv_rest_request *r)
     job->max_inline_bytes = LONG_OUTPUTS;
     job->received_ns = r->received_ns;
     job->deadline_ns = deadline_of(r);
+}
+
+/* Makes a worker decode the body. */
+static void decode_on_worker(struct srv_rest_request *r)
+{
+    r->job.prepare = prepare;
+    r->job.body_bytes = r->charged;
+    srv_job_submit(&r->job);
+}
+
+/* Clears the tensors of a body that stands for more than LONG_TENSORS bytes, and makes a worker
+ * decode the body again. Before the decoding, the request held `charged` bytes. */
+static void decode_again_on_worker(struct srv_rest_request *r, size_t charged)
+{
+    struct srv_version *version = r->job.version;
+
+    srv_inference_clear(&r->inference);
+    srv_budget_give(&r->server->in_flight, &r->charged, r->charged - charged);
+    r->err = (struct rt_error){.arena = r->arena};
+    init(r);
+    r->job.version = version;
+    decode_on_worker(r);
+}
+
+bool srv_rest_inference(struct srv_rest_request *r)
+{
+    struct srv_inference *inf = &r->inference;
+    enum rt_status st;
+
+    init(r);
     r->found = srv_inference_find(inf, r->io_loop->map, &r->err);
     if (!r->found)
         /* The handle to the version is released when the response is sent. */
-        srv_hold(r->io_loop, job->version);
+        srv_hold(r->io_loop, r->job.version);
     /* A request without a version never becomes a job, so no worker decodes its body. */
     const bool is_late = !r->found && r->io_loop->decode_ns >= DECODE_PER_TURN_NS;
     st = r->gzip && r->body.n < LONG_BODY && !is_late ? on_loop(r, inflate_short) : RT_OK;
     const bool is_long = r->gzip || r->body.n >= LONG_BODY;
     const bool is_short = !r->gzip && r->body.n < SHORT_BODY;
     if (!st && !r->found && (is_long || (is_late && !is_short))) {
-        job->prepare = prepare;
-        job->body_bytes = r->charged;
-        srv_job_submit(job);
+        decode_on_worker(r);
         return true;
     }
+    const size_t charged = r->charged;
     /* A long body is not decoded if the version was not found. */
     if (!st && is_long)
         st = r->found;
     else if (!st)
-        st = is_short ? decode(r) : on_loop(r, decode);
+        st = is_short ? decode_short(r) : on_loop(r, decode_short);
+    if (st == RT_RESOURCE_EXHAUSTED && !r->found && !is_long) {
+        decode_again_on_worker(r, charged);
+        return true;
+    }
     if (st) {
         srv_inference_clear(inf);
         srv_rest_fail(r, st);
         return false;
     }
-    srv_job_submit(job);
+    srv_job_submit(&r->job);
     return true;
 }

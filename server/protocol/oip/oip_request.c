@@ -274,6 +274,18 @@ static enum rt_status check_outputs(const struct srv_inference *inf, struct rt_e
     return RT_OK;
 }
 
+/* Reduces the size of the outputs that an I/O loop writes if the response contains classes.
+ * Choosing and writing the classes of 512 large doubles takes more than a millisecond. */
+static void limit_inline_outputs(const struct srv_inference *inf)
+{
+    enum { INLINE_CLASSES_BYTES = 4096 };
+    const struct srv_oip_request *r = inf->request;
+
+    for (int i = 0; i < r->n_outputs; i++)
+        if (r->outputs[i].n_classes && inf->job->max_inline_bytes > INLINE_CLASSES_BYTES)
+            inf->job->max_inline_bytes = INLINE_CLASSES_BYTES;
+}
+
 enum rt_status srv_oip_bind(struct srv_inference *inf, struct rt_error *err)
 {
     const struct rt_signature *sig = inf->job->signature->def;
@@ -286,6 +298,7 @@ enum rt_status srv_oip_bind(struct srv_inference *inf, struct rt_error *err)
         st = choose_outputs(inf, err);
     if (!st)
         st = check_outputs(inf, err);
+    limit_inline_outputs(inf);
     for (int i = 0; i < sig->n_inputs && !st; i++)
         st = bind_input(inf, i, &inf->allowance, err);
     return st ? st : rt_callable_check_feeds(inf->job->signature->call, inf->job->feeds, err);
