@@ -205,17 +205,14 @@ const struct srv_inference_steps srv_tfs_regress_json = {
 
 /* ---- MultiInference ---- */
 
-static struct rt_span name_of(const struct srv_inference_task *t)
-{
-    return t->spec.signature.n ? t->spec.signature : rt_span_str("serving_default");
-}
-
-static enum rt_status check_task(const struct srv_inference *inf, int i, struct srv_scoring *s,
+/* Checks task i and fills all[i]. all[0] to all[i - 1] are already filled. */
+static enum rt_status check_task(const struct srv_inference *inf, int i, struct srv_scoring *all,
                                  struct rt_error *err)
 {
     const struct srv_examples_request *r = &((const struct examples *)inf->request)->request;
     const struct srv_inference_task *t = &r->tasks[i];
     const struct rt_model_signature *sig;
+    struct srv_scoring *s = &all[i];
 
     if (!t->spec.name.n)
         return rt_fail(err, RT_INVALID_ARGUMENT, "Found ModelSpec with an empty model name.");
@@ -223,19 +220,18 @@ static enum rt_status check_task(const struct srv_inference *inf, int i, struct 
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "All ModelSpecs in a MultiInferenceRequest must access the same model "
                        "name.");
-    for (int k = 0; k < i; k++) {
-        struct rt_span a = name_of(&r->tasks[k]), b = name_of(t);
-        if (rt_span_eq(a, b)) {
-            const struct rt_span name = rt_error_name(err, b);
-            return rt_fail(err, RT_INVALID_ARGUMENT, "Duplicate evaluation of signature: %.*s",
-                           (int)name.n, (const char *)name.p);
-        }
-    }
     enum rt_status st =
         srv_inference_signature(inf, t->spec.signature, &sig, RT_INVALID_ARGUMENT,
                                 "Requested signature not found in model graph: %s", err);
     if (st)
         return st;
+    /* A request may have 1000 tasks with long names, so signatures are compared by address. */
+    for (int k = 0; k < i; k++)
+        if (all[k].sig == sig->def) {
+            const struct rt_span name = rt_error_name(err, rt_span_str(sig->def->name));
+            return rt_fail(err, RT_INVALID_ARGUMENT, "Duplicate evaluation of signature: %.*s",
+                           (int)name.n, (const char *)name.p);
+        }
     *s = (struct srv_scoring){.api = SRV_CLASSIFY, .sig = sig->def};
     if (!rt_span_is(t->method, srv_scoring_method(SRV_CLASSIFY)))
         s->api = SRV_REGRESS;
@@ -263,7 +259,7 @@ static enum rt_status resolve_multi(struct srv_inference *inf, struct rt_error *
     if (!s || !spec || !shapes || !feeds || !fetches)
         return rt_fail_memory(err, "a request", 0);
     for (int i = 0; i < n && !st; i++) {
-        st = check_task(inf, i, &s[i], err);
+        st = check_task(inf, i, s, err);
         if (st)
             break;
         shapes[i] = (struct rt_shape){.rank = 1, .dim = {-1}};
