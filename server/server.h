@@ -93,6 +93,8 @@ struct srv_server {
     /* regions of shared memory, or NULL without --system_shared_memory_bytes */
     struct srv_shared_memory *shared_memory;
     struct srv_budget in_flight; /* bytes used by requests, limited by max_bytes_in_flight */
+    /* bytes used by the responses to warm-up requests and goldens, with a limit of the same size */
+    struct srv_budget replays;
 };
 
 /* Runs the server until a signal ends it. Returns the exit code of the process. */

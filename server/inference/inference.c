@@ -250,13 +250,10 @@ void srv_inference_clear(struct srv_inference *inf)
 
 enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
                                      struct srv_version *version,
-                                     const struct rt_run_options *options, unsigned char **out,
-                                     size_t *n, struct rt_error *err)
+                                     const struct rt_run_options *options, struct rt_error *err)
 {
-    struct rt_bytes response;
-
-    inf->allowance = (struct srv_allowance){.left = (size_t)inf->options->max_body_bytes * 2};
     enum rt_status st = srv_inference_read(inf, message, err);
+
     inf->job->version = version;
     if (!st)
         st = srv_inference_resolve(inf, err);
@@ -264,13 +261,5 @@ enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_curso
         st = srv_inference_bind(inf, err);
     if (!st)
         st = srv_inference_run(inf, options, err);
-    if (!st)
-        st = srv_inference_finish(inf, err);
-    rt_bytes_init(&response, SRV_MESSAGE_MOST);
-    if (!st)
-        st = srv_inference_encode(inf, &response, err);
-    *n = 0;
-    *out = st ? NULL : (unsigned char *)rt_bytes_take(&response, n);
-    rt_bytes_clear(&response);
-    return st;
+    return st ? st : srv_inference_finish(inf, err);
 }

@@ -51,13 +51,13 @@ static enum rt_status read_tolerance(const char *dir, double *out, struct rt_err
 }
 
 static enum rt_status check(void *arg, const struct srv_recorded *record, struct rt_span response,
-                            struct rt_error *err)
+                            struct srv_growth *growth, struct rt_error *err)
 {
     const double *tolerance = arg;
 
     if (!record->response.p)
         return RT_OK;
-    return srv_golden_compare(record->api, response, record->response, *tolerance, err);
+    return srv_golden_compare(record->api, response, record->response, *tolerance, growth, err);
 }
 
 /* Fails if the golden file is a dangling symlink. Unreadable goldens must not be ignored. */
@@ -90,6 +90,7 @@ enum rt_status srv_golden_run(struct srv_server *s, struct srv_version *v, const
         .version = v,
         .options = o,
         .cancelled = cancelled,
+        .budget = &s->replays,
         .n_threads = o->num_model_warmup_threads,
         .n_iterations = 1,
         .check = check,

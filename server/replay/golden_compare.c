@@ -203,11 +203,14 @@ enum {
     MIN_BUDGET = 256 << 20,
 };
 
-static enum rt_status read_tensor(struct rt_span message, size_t budget, struct rt_tensor *out,
+static enum rt_status read_tensor(struct rt_span message, struct srv_allowance *memory,
+                                  struct srv_growth *growth, struct rt_tensor *out,
                                   struct rt_error *err)
 {
-    return srv_tensor_read(srv_cursor_of(&message, message.n), RT_NO_DTYPE, out,
-                           &(struct srv_allowance){.left = budget}, err);
+    struct srv_cursor c = srv_cursor_of(&message, message.n);
+
+    c.cancellation = srv_growth_cancellation(growth);
+    return srv_tensor_read(c, RT_NO_DTYPE, out, memory, err);
 }
 
 /* Returns the memory budget in bytes for decoding a tensor from a message of n bytes. The budget is
@@ -222,9 +225,13 @@ static size_t budget_of(size_t n, size_t more)
 }
 
 static enum rt_status compare_entry(struct rt_span name, struct rt_span got, struct rt_span want,
-                                    double tolerance, struct rt_error *err)
+                                    double tolerance, struct srv_growth *growth,
+                                    struct rt_error *err)
 {
     struct rt_tensor a = {0}, b = {0};
+    struct srv_allowance memory = {.budget = growth ? growth->budget : NULL,
+                                   .own = growth ? growth->own : NULL,
+                                   .what = "the response as tensors"};
     char text[128];
 
     snprintf(text, sizeof text, "%.*s", (int)(name.n < 100 ? name.n : 100), (const char *)name.p);
@@ -232,9 +239,11 @@ static enum rt_status compare_entry(struct rt_span name, struct rt_span got, str
      * The limit for the response's tensor is MIN_BUDGET bytes plus the memory of the elements that
      * the message encodes one by one. The recorded tensor may be as large as the response's tensor.
      * A larger recorded tensor has a different shape, so the comparison would fail anyway. */
-    enum rt_status st = read_tensor(got, budget_of(got.n, MIN_BUDGET), &a, err);
+    memory.left = budget_of(got.n, MIN_BUDGET);
+    enum rt_status st = read_tensor(got, &memory, growth, &a, err);
     if (!st) {
-        st = read_tensor(want, budget_of(want.n, rt_tensor_bytes(&a) + got.n + 4096), &b, err);
+        memory.left = budget_of(want.n, rt_tensor_bytes(&a) + got.n + 4096);
+        st = read_tensor(want, &memory, growth, &b, err);
         if (st)
             rt_fail_prefix(err, "recorded output \"%s\": ", text);
     }
@@ -242,11 +251,12 @@ static enum rt_status compare_entry(struct rt_span name, struct rt_span got, str
         st = srv_golden_tensor(text, &a, &b, tolerance, err);
     rt_tensor_clear(&a);
     rt_tensor_clear(&b);
+    srv_allowance_settle(&memory, 0, err);
     return st;
 }
 
 static enum rt_status compare_entries(struct rt_span got, struct rt_span want, double tolerance,
-                                      struct rt_error *err)
+                                      struct srv_growth *growth, struct rt_error *err)
 {
     struct rt_span name, tensor, own_name, own;
     enum rt_status st = RT_OK;
@@ -259,7 +269,7 @@ static enum rt_status compare_entries(struct rt_span got, struct rt_span want, d
                !rt_span_eq(name, own_name))
             ;
         if (found > 0)
-            st = compare_entry(name, own, tensor, tolerance, err);
+            st = compare_entry(name, own, tensor, tolerance, growth, err);
         else
             st = rt_fail(err, RT_FAILED_PRECONDITION,
                          "output \"%.*s\" was recorded and is not answered",
@@ -422,7 +432,7 @@ static enum rt_status compare_scores(enum srv_api api, struct rt_span got, struc
 }
 
 enum rt_status srv_golden_compare(enum srv_api api, struct rt_span got, struct rt_span want,
-                                  double tolerance, struct rt_error *err)
+                                  double tolerance, struct srv_growth *growth, struct rt_error *err)
 {
     switch (api) {
     case SRV_CLASSIFY:
@@ -430,6 +440,6 @@ enum rt_status srv_golden_compare(enum srv_api api, struct rt_span got, struct r
     case SRV_MULTI_INFERENCE:
         return compare_scores(api, got, want, tolerance, err);
     default:
-        return compare_entries(got, want, tolerance, err);
+        return compare_entries(got, want, tolerance, growth, err);
     }
 }

@@ -12,13 +12,16 @@
 #define SRV_GOLDEN_COMPARE_H
 
 #include "runtime/base/span.h"
+#include "server/base/budget.h"
 #include "server/batching/job.h"
 
 /* Compares the response `got` with the recorded response `want`. If they differ, fails with
  * FAILED_PRECONDITION, and the error names the output, the index and both values. If `want` is
- * malformed, fails with INVALID_ARGUMENT. */
+ * malformed, fails with INVALID_ARGUMENT. The tensors of both are charged to `growth`, which may be
+ * NULL, while they are compared. If `growth` reports a cancellation, the status is undefined. */
 enum rt_status srv_golden_compare(enum srv_api api, struct rt_span got, struct rt_span want,
-                                  double tolerance, struct rt_error *err);
+                                  double tolerance, struct srv_growth *growth,
+                                  struct rt_error *err);
 
 enum rt_status srv_golden_tensor(const char *name, const struct rt_tensor *got,
                                  const struct rt_tensor *want, double tolerance,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "proto/prediction_log.h"
 #include "runtime/base/arena.h"
@@ -18,6 +19,9 @@
 
 /* maximum duration of a replay in seconds, as for a model's init op */
 enum { LIMIT_S = 600 };
+
+/* time in nanoseconds after which a response that did not fit in the budget is written again */
+enum { WAIT_NS = 10000000 };
 
 struct replay {
     const struct srv_replay *p;
@@ -59,29 +63,6 @@ static enum srv_api api_of(enum pb_log_type type)
 
 /* ---- one record ---- */
 
-static enum rt_status perform(const struct replayer *replayer, const struct srv_recorded *record,
-                              struct rt_error *err)
-{
-    const struct srv_replay *p = replayer->all->p;
-    const struct rt_run_options run = {.deadline_ns = replayer->all->deadline_ns,
-                                       .cancelled = p->cancelled};
-    struct srv_inference inf;
-    struct srv_job job;
-    unsigned char *response = NULL;
-    size_t n = 0;
-
-    rt_arena_reset(replayer->arena);
-    srv_inference_init(&inf, srv_tfs_steps(record->api), p->options, replayer->arena, &job);
-    enum rt_status st =
-        srv_inference_perform(&inf, srv_cursor_of(&record->request, record->request.n), p->version,
-                              &run, &response, &n, err);
-    srv_inference_clear(&inf);
-    if (!st && p->check)
-        st = p->check(p->arg, record, rt_span_of(response, n), err);
-    free(response);
-    return st;
-}
-
 /* Checks whether the replay was cancelled or its deadline has passed. Called before each request,
  * because small requests end without checking for cancellation or the deadline. */
 static enum rt_status may_go_on(const struct replay *all, struct rt_error *err)
@@ -93,6 +74,58 @@ static enum rt_status may_go_on(const struct replay *all, struct rt_error *err)
     if (rt_now_ns() >= all->deadline_ns)
         return rt_fail(err, RT_DEADLINE_EXCEEDED, "all of them took more than %d s", LIMIT_S);
     return RT_OK;
+}
+
+/* Waits after a response did not fit in the budget beside those of other replays. */
+static enum rt_status wait_for_others(const struct replay *all, struct rt_error *err)
+{
+    nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+    *err = (struct rt_error){0};
+    return may_go_on(all, err);
+}
+
+/* Writes the response, and checks it. Gives back the memory for both. */
+static enum rt_status answer(const struct replay *all, const struct srv_recorded *record,
+                             struct srv_inference *inf, struct rt_error *err)
+{
+    const struct srv_replay *p = all->p;
+    size_t own = 0;
+    struct srv_growth growth = {
+        p->budget, &own, {.deadline_ns = all->deadline_ns, .cancelled = p->cancelled}};
+    struct rt_bytes response;
+
+    rt_bytes_init(&response, SRV_MESSAGE_MOST);
+    inf->growth = &growth;
+    enum rt_status st = srv_inference_encode(inf, &response, err);
+    if (!st && p->check)
+        st = p->check(p->arg, record, rt_span_of(response.p, response.n), &growth, err);
+    if (growth.cancellation.over)
+        st = srv_cancellation_status(&growth.cancellation, err);
+    rt_bytes_clear(&response);
+    srv_budget_give(p->budget, &own, own);
+    return st;
+}
+
+static enum rt_status perform(const struct replayer *replayer, const struct srv_recorded *record,
+                              struct rt_error *err)
+{
+    const struct replay *all = replayer->all;
+    const struct srv_replay *p = all->p;
+    const struct rt_run_options run = {.deadline_ns = all->deadline_ns, .cancelled = p->cancelled};
+    struct srv_inference inf;
+    struct srv_job job;
+
+    rt_arena_reset(replayer->arena);
+    srv_inference_init(&inf, srv_tfs_steps(record->api), p->options, replayer->arena, &job);
+    inf.allowance = (struct srv_allowance){.left = (size_t)p->options->max_body_bytes * 2};
+    enum rt_status st = srv_inference_perform(
+        &inf, srv_cursor_of(&record->request, record->request.n), p->version, &run, err);
+    if (!st)
+        do {
+            st = answer(all, record, &inf, err);
+        } while (st == RT_UNAVAILABLE && (st = wait_for_others(all, err)) == RT_OK);
+    srv_inference_clear(&inf);
+    return st;
 }
 
 static enum rt_status replay_record(const struct replayer *replayer, int64_t index,
@@ -304,6 +337,7 @@ enum rt_status srv_warmup_run(struct srv_server *s, struct srv_version *v, const
         .version = v,
         .options = o,
         .cancelled = cancelled,
+        .budget = &s->replays,
         .n_threads = o->num_model_warmup_threads,
         .n_iterations =
             o->num_request_iterations_for_warmup > 0 ? o->num_request_iterations_for_warmup : 1,

@@ -126,6 +126,23 @@ class Warmup(Case):
         self.assertEqual(answers[0], answers[1])
         self.assertEqual(answers[2], answers[1])
 
+    def test_a_response_larger_than_the_limit_makes_the_load_fail(self):
+        def build(g):
+            g.placeholder("x", "float")
+            g.const("n", "int32", [1], int_val=[1 << 20])
+            g.const("value", "int8", [], int_val=[-1])
+            g.node("y", "Fill", "n", "value", T="int8", index_type="int32")
+
+        # A negative int8 takes ten bytes in a response.
+        small_models.write(self.path("half", "1"),
+                           {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "int8")})}, build)
+        records.write(self.path("half", "1", FILE), [records.predict([1])])
+        with Server(f"--models={self.folder}", "--max_bytes_in_flight=8M", wait=False) as server:
+            wait_for(lambda: server.state("half", 1) == "END", "the load to fail")
+            self.assertIn("the response is larger than --max_bytes_in_flight", server.get("/v1/models/half")[1].decode())
+        with self.serve("--max_bytes_in_flight=16M") as server:
+            self.assertEqual(server.state("half", 1), "AVAILABLE")
+
     def test_a_version_whose_warm_up_fails_is_none_and_the_old_one_serves_on(self):
         self.put("half/1")
         streamed = records.prediction_log_pb2.PredictionLog()

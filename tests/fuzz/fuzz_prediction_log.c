@@ -24,11 +24,11 @@ void fuzz_one(const uint8_t *data, size_t size)
     for (int api = SRV_PREDICT; api <= SRV_SESSION_RUN; api++) {
         struct rt_error err = {0};
         enum rt_status st =
-            srv_golden_compare((enum srv_api)api, log.response, log.response, 0, &err);
+            srv_golden_compare((enum srv_api)api, log.response, log.response, 0, NULL, &err);
         /* Duplicate keys in a map may have different values, so the comparison of a response with
          * itself may fail. */
         if (st == RT_FAILED_PRECONDITION && api != SRV_PREDICT && api != SRV_SESSION_RUN)
             abort();
-        srv_golden_compare((enum srv_api)api, log.response, log.request, 1e-4, &err);
+        srv_golden_compare((enum srv_api)api, log.response, log.request, 1e-4, NULL, &err);
     }
 }

@@ -89,7 +89,8 @@ static enum rt_status answers(enum srv_api api, const char *got, size_t n_got, c
                               size_t n_want, struct rt_error *err)
 {
     *err = (struct rt_error){0};
-    return srv_golden_compare(api, rt_span_of(got, n_got), rt_span_of(want, n_want), 1e-4, err);
+    return srv_golden_compare(api, rt_span_of(got, n_got), rt_span_of(want, n_want), 1e-4, NULL,
+                              err);
 }
 #define ANSWERS(api, got, want) answers(api, got, sizeof(got) - 1, want, sizeof(want) - 1, &err)
 

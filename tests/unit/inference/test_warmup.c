@@ -13,6 +13,7 @@ struct world {
     struct rt_registry *ops;
     struct srv_version version;
     struct srv_options options;
+    struct srv_budget budget;
     char path[64];
 };
 
@@ -28,6 +29,7 @@ static int set_up(void **state)
     w->version.model = "half_plus_two";
     w->version.version = 2;
     w->options.max_body_bytes = 1 << 10;
+    w->budget.limit = 1 << 20;
     snprintf(w->path, sizeof w->path, "/tmp/slipway-warmup-XXXXXX");
     close(mkstemp(w->path));
     *state = w;
@@ -67,15 +69,16 @@ static struct srv_replay replay_of(struct world *w)
                                .what = "warmup",
                                .version = &w->version,
                                .options = &w->options,
+                               .budget = &w->budget,
                                .n_threads = 3,
                                .n_iterations = 2};
 }
 
 static enum rt_status look(void *arg, const struct srv_recorded *record, struct rt_span response,
-                           struct rt_error *err)
+                           struct srv_growth *growth, struct rt_error *err)
 {
     atomic_int *n = arg;
-    (void)err;
+    (void)growth, (void)err;
     assert_int_equal(record->api, SRV_PREDICT);
     assert_true(rt_span_is(record->response, "ok"));
     assert_true(response.n > 0);
@@ -84,9 +87,9 @@ static enum rt_status look(void *arg, const struct srv_recorded *record, struct 
 }
 
 static enum rt_status refuse(void *arg, const struct srv_recorded *record, struct rt_span response,
-                             struct rt_error *err)
+                             struct srv_growth *growth, struct rt_error *err)
 {
-    (void)arg, (void)response;
+    (void)arg, (void)response, (void)growth;
     return record->index == 7 ? rt_fail(err, RT_FAILED_PRECONDITION, "seven") : RT_OK;
 }
 
@@ -109,16 +112,55 @@ static void each_record_is_replayed_and_its_response_looked_at(void **state)
     assert_int_equal(n, 3);
 }
 
+/* A user of the same budget, and how often a check was called. */
+struct other {
+    struct srv_budget *budget;
+    size_t own;
+    int n_checks;
+};
+
+/* Takes half a mebibyte. The other user gives back its bytes at the third call. */
+static enum rt_status take(void *arg, const struct srv_recorded *record, struct rt_span response,
+                           struct srv_growth *growth, struct rt_error *err)
+{
+    struct other *other = arg;
+    (void)record, (void)response;
+    if (++other->n_checks == 3)
+        srv_budget_give(other->budget, &other->own, other->own);
+    return srv_growth_take(growth, 1 << 19, err);
+}
+
+static void a_response_waits_for_those_of_other_replays(void **state)
+{
+    struct world *w = *state;
+    struct rt_error err = {0};
+    struct srv_replay p = replay_of(w);
+    struct other other = {.budget = &w->budget};
+    int64_t n;
+    p.n_threads = p.n_iterations = 1;
+    p.check = take;
+    p.arg = &other;
+    WRITE(w, PREDICT, 1);
+    assert_true(srv_budget_take(&w->budget, &other.own, 1000000));
+    assert_ok(srv_replay_run(&p, &n, &err), &err);
+    assert_int_equal(other.n_checks, 3);
+    assert_int_equal(atomic_load(&w->budget.held), 0);
+    w->budget.limit = 1 << 18;
+    assert_fails(srv_replay_run(&p, &n, &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "the response is larger than --max_bytes_in_flight");
+    assert_int_equal(atomic_load(&w->budget.held), 0);
+}
+
 struct canceller {
     _Atomic bool cancelled;
     int n_left;
 };
 
 static enum rt_status cancel(void *arg, const struct srv_recorded *record, struct rt_span response,
-                             struct rt_error *err)
+                             struct srv_growth *growth, struct rt_error *err)
 {
     struct canceller *c = arg;
-    (void)record, (void)response, (void)err;
+    (void)record, (void)response, (void)growth, (void)err;
     if (--c->n_left == 0)
         atomic_store(&c->cancelled, true);
     return RT_OK;
@@ -201,6 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_record_is_replayed_and_its_response_looked_at),
         cmocka_unit_test(what_is_wrong_ends_it_with_a_reason),
+        cmocka_unit_test(a_response_waits_for_those_of_other_replays),
         cmocka_unit_test(it_may_be_cancelled_between_small_requests),
         cmocka_unit_test(a_file_is_there_or_not),
     };
