@@ -155,6 +155,7 @@ static void log_access(struct srv_call *c)
         .bytes_out = c->n_out,
         .ns = rt_now_ns() - c->received_ns,
         .id = srv_call_metadata(c, "x-request-id"),
+        .span = &c->span,
         .peer = rt_span_str(c->peer),
         .model = c->model,
         .version = c->job.version,
@@ -220,6 +221,7 @@ static void end_call(struct srv_call *c)
         srv_release(c->io_loop, c->job.version);
     }
     c->job = (struct srv_job){.next = NULL};
+    srv_call_end_span(c);
     grpc_metadata_array_destroy(&c->metadata);
     if (!c->posted_as)
         grpc_call_details_destroy(&c->details);
@@ -345,7 +347,7 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
         text = code == late_code(c, code) ? text : "Deadline Exceeded";
         code = late_code(c, code);
     }
-    grpc_op ops[4] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
+    grpc_op ops[4] = {srv_call_op_metadata(c)};
     grpc_byte_buffer *message = code ? NULL : srv_grpc_message_of(rt_span_of(NULL, 0), p, n_bytes);
     grpc_slice details = code ? srv_grpc_details_of(text) : grpc_empty_slice();
     size_t n = 1;
@@ -525,6 +527,7 @@ static void on_call(struct srv_call *c, bool ok)
     c->job = (struct srv_job){.next = NULL};
     c->stream = (struct srv_stream){.is_open = false};
     c->received_ns = rt_now_ns();
+    srv_call_begin_span(c);
     if (c->server->options.access_log)
         note_peer(c);
     c->method = c->posted_as ? c->posted_as : find_method(g->methods, c->details.method);

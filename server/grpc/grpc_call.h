@@ -23,6 +23,7 @@
 #include "server/protocol/tfs/model_spec.h"
 #include "server/protocol/tfs/tensor_wire.h"
 #include "server/server.h"
+#include "server/tracing/request_span.h"
 
 struct srv_grpc_loop;
 struct srv_grpc_method; /* grpc_methods.h */
@@ -86,6 +87,11 @@ struct srv_call {
     struct rt_span model;   /* name of the requested model, for metrics and access log */
     struct srv_job job;     /* the handle to job.version is released when the call ends */
     int64_t received_ns;
+    struct srv_request_span span;
+    char *tracestate; /* the client's tracestate header, or NULL; freed by gpr_free */
+    /* the initial metadata of the response, valid if has_response_metadata is set */
+    grpc_metadata response_metadata;
+    bool has_response_metadata;
     gpr_timespec deadline;
     grpc_metadata_array metadata;
     struct srv_stream stream;

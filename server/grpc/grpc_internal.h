@@ -192,6 +192,14 @@ void srv_grpc_uncount(struct srv_call *c);
 void srv_grpc_unpend(struct srv_call *c);
 void srv_stream_unwatch(struct srv_call *c);
 
+/* ---- grpc_payload.c ---- */
+
+/* Reads the call's traceparent and tracestate metadata. srv_call_end_span frees what it keeps. */
+void srv_call_begin_span(struct srv_call *c);
+void srv_call_end_span(struct srv_call *c);
+/* Returns the operation that sends the response's initial metadata. Called once per call. */
+grpc_op srv_call_op_metadata(struct srv_call *c);
+
 /* ---- grpc_share.c ---- */
 
 /* Counts an open call, and sets c->connection and c->socket. Called on the I/O loop thread. Returns

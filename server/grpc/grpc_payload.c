@@ -7,7 +7,7 @@
 #include <zlib.h>
 
 #include "runtime/base/clock.h"
-#include "server/grpc/grpc_call.h"
+#include "server/grpc/grpc_internal.h"
 #include "server/grpc/grpc_methods.h"
 #include "server/grpc/h2_frames.h"
 
@@ -263,4 +263,65 @@ enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
                        c->method->path, c->method->max_bytes);
     *out = srv_cursor_of(slices, total);
     return RT_OK;
+}
+
+/* ---- Trace Context ---- */
+
+static const char traceparent[] = "traceparent", tracestate[] = "tracestate";
+
+static bool has_key(const grpc_metadata *m, const char *key, size_t n)
+{
+    return GRPC_SLICE_LENGTH(m->key) == n && grpc_slice_str_cmp(m->key, key) == 0;
+}
+
+static void take_traceparent(struct srv_call *c, grpc_slice value)
+{
+    char *text = grpc_slice_to_c_string(value);
+
+    srv_request_span_traceparent(&c->span, rt_span_of(text, GRPC_SLICE_LENGTH(value)));
+    gpr_free(text);
+}
+
+static void take_tracestate(struct srv_call *c, grpc_slice value)
+{
+    gpr_free(c->tracestate);
+    c->tracestate = grpc_slice_to_c_string(value);
+    srv_request_span_tracestate(&c->span, rt_span_of(c->tracestate, GRPC_SLICE_LENGTH(value)));
+}
+
+void srv_call_begin_span(struct srv_call *c)
+{
+    srv_request_span_init(&c->span);
+    for (size_t i = 0; i < c->metadata.count; i++) {
+        const grpc_metadata *m = &c->metadata.metadata[i];
+        if (has_key(m, traceparent, sizeof traceparent - 1))
+            take_traceparent(c, m->value);
+        else if (has_key(m, tracestate, sizeof tracestate - 1))
+            take_tracestate(c, m->value);
+    }
+}
+
+void srv_call_end_span(struct srv_call *c)
+{
+    gpr_free(c->tracestate);
+    c->tracestate = NULL;
+    if (c->has_response_metadata)
+        grpc_slice_unref(c->response_metadata.value);
+    c->has_response_metadata = false;
+}
+
+grpc_op srv_call_op_metadata(struct srv_call *c)
+{
+    grpc_op op = {.op = GRPC_OP_SEND_INITIAL_METADATA};
+    char text[SRV_TRACEPARENT_TEXT];
+
+    if (!srv_request_span_response(&c->span, text))
+        return op;
+    c->response_metadata =
+        (grpc_metadata){.key = grpc_slice_from_static_buffer(traceparent, sizeof traceparent - 1),
+                        .value = grpc_slice_from_copied_buffer(text, sizeof text - 1)};
+    c->has_response_metadata = true;
+    op.data.send_initial_metadata.metadata = &c->response_metadata;
+    op.data.send_initial_metadata.count = 1;
+    return op;
 }

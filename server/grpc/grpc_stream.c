@@ -74,7 +74,7 @@ void srv_stream_send_parts(struct srv_call *c, struct rt_span head, struct rt_by
     grpc_byte_buffer *buffer = srv_grpc_message_of(head, p, len);
     c->n_out += head.n + len;
     if (!c->stream.has_sent)
-        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
+        ops[n++] = srv_call_op_metadata(c);
     ops[n++] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = buffer};
     c->stream.has_sent = true;
     stream_batch(c, ops, n);
@@ -88,7 +88,7 @@ void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text)
     size_t n = 0;
 
     if (!c->stream.has_sent)
-        ops[n++] = (grpc_op){.op = GRPC_OP_SEND_INITIAL_METADATA};
+        ops[n++] = srv_call_op_metadata(c);
     ops[n++] = srv_grpc_op_status(code, &details);
     c->code = code;
     c->stream.has_sent = c->stream.is_ended = true;

@@ -146,7 +146,9 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
     case 6:
         return is_name(name, "Origin") || is_name(name, "Expect");
     case 10:
-        return is_name(name, "Connection");
+        return is_name(name, "Connection") || is_name(name, "tracestate");
+    case 11:
+        return is_name(name, "traceparent");
     case 12:
         return is_name(name, "X-Request-Id");
     case 13:

@@ -205,6 +205,7 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     r->is_from_page = false;
     r->inference.json_bytes = 0;
     r->received_ns = l->now_ns;
+    srv_request_span_init(&r->span);
     req->conn->req = req;
     req->conn->n_requests++;
     srv_rest_begin_reading(l, req->conn);

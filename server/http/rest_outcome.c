@@ -26,6 +26,7 @@ static void log_access(const struct srv_rest_call *req, int64_t total_ns)
         .bytes_out = srv_rest_body(req)->n,
         .ns = total_ns,
         .id = rt_span_str(r->id),
+        .span = &r->span,
         .model = r->route.spec.name,
         .version = r->job.version,
     };
@@ -50,7 +51,7 @@ void srv_rest_count(struct srv_rest_call *req)
 bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add, void *arg)
 {
     const struct srv_rest_request *r = &req->pub;
-    char length[24];
+    char length[24], trace[SRV_TRACEPARENT_TEXT];
     bool good = true;
     if (r->content_type)
         good &= add(arg, "Content-Type", r->content_type);
@@ -64,6 +65,8 @@ bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add,
     }
     if (req->sends_id)
         good &= add(arg, "X-Request-Id", r->id);
+    if (srv_request_span_response(&r->span, trace))
+        good &= add(arg, "traceparent", trace);
     if (r->http == 429 || r->http == 503)
         good &= add(arg, "Retry-After", "1");
     if (req->close || req->loop->closing)

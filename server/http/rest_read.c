@@ -20,15 +20,25 @@ enum {
 
 /* ---- reading ---- */
 
+/* Keeps a copy of a tracestate header. A header that may be too long is not copied. */
+static void take_tracestate(struct srv_rest_request *r, struct rt_span value)
+{
+    const char *copy = value.n <= SRV_TRACESTATE_MOST
+                           ? rt_arena_strndup(r->arena, (const char *)value.p, value.n)
+                           : NULL;
+    srv_request_span_tracestate(&r->span, rt_span_of(copy, copy ? value.n : 0));
+}
+
 static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char *key, size_t n_key,
                                  const char *value, size_t n_value)
 {
     (void)kind;
     struct srv_rest_call *req = arg;
     struct srv_rest_request *r = &req->pub;
-    (void)n_value;
-    if (!value)
+    if (!value) {
         value = "";
+        n_value = 0;
+    }
     switch (n_key) {
     case 6:
         if (strcasecmp(key, "Origin") == 0) {
@@ -37,6 +47,14 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         }
         if (strcasecmp(key, "Expect") == 0)
             req->expects = true;
+        break;
+    case 10:
+        if (strcasecmp(key, "tracestate") == 0)
+            take_tracestate(r, rt_span_of(value, n_value));
+        break;
+    case 11:
+        if (strcasecmp(key, "traceparent") == 0)
+            srv_request_span_traceparent(&r->span, rt_span_of(value, n_value));
         break;
     case 12:
         if (strcasecmp(key, "X-Request-Id") == 0) {

@@ -13,6 +13,7 @@
 #include "server/batching/io_loop.h"
 #include "server/protocol/route.h"
 #include "server/server.h"
+#include "server/tracing/request_span.h"
 
 enum { SRV_REST_ID_BYTES = 129 };
 
@@ -32,6 +33,7 @@ struct srv_rest_request {
     bool gzip;
     char id[SRV_REST_ID_BYTES]; /* X-Request-Id of the response, or empty */
     int64_t received_ns;
+    struct srv_request_span span;
 
     struct srv_job job; /* the request's job, owned by the request */
     struct srv_inference inference;

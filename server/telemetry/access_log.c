@@ -31,6 +31,7 @@ static void add_text(struct record *r, const char *name, struct rt_span s)
 void srv_access_log(const struct srv_access *a)
 {
     struct record r;
+    char trace[SRV_TRACE_ID_TEXT];
 
     r.n = 0;
     add_text(&r, "entry", rt_span_str(a->entry));
@@ -44,6 +45,10 @@ void srv_access_log(const struct srv_access *a)
     add_number(&r, "bytes", (int64_t)a->bytes_out);
     add_number(&r, "us", a->ns / 1000);
     add_text(&r, "id", a->id);
+    if (a->span->has_trace) {
+        srv_trace_id_write(&a->span->context, trace);
+        add_text(&r, "trace", rt_span_str(trace));
+    }
     add_text(&r, "peer", a->peer);
     add_text(&r, "model", a->version ? rt_span_str(a->version->model) : a->model);
     if (a->version)

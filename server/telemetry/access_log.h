@@ -9,6 +9,7 @@
 
 #include "runtime/base/span.h"
 #include "server/batching/job.h"
+#include "server/tracing/request_span.h"
 
 /* One record of the access log. Its spans contain text from the client. Logging replaces control
  * characters and blanks in this text, and truncates long text. */
@@ -22,6 +23,7 @@ struct srv_access {
     size_t bytes_in, bytes_out; /* sizes of the request and response messages in bytes */
     int64_t ns;
     struct rt_span id; /* the client's X-Request-Id, or a generated one */
+    const struct srv_request_span *span;
     struct rt_span peer;
     struct rt_span model; /* the requested model name; logged only if `version` is NULL */
     /* the version that was found for the request, or NULL */

@@ -36,15 +36,18 @@ class Client:
     def __exit__(self, *_):
         self.channel.close()
 
-    def predict(self, values=(2.0,), model="half_plus_two", **kw):
+    def predict_request(self, values=(2.0,), model="half_plus_two"):
         r = predict_pb2.PredictRequest()
         r.model_spec.name = model
         t = r.inputs["x"]
         t.dtype = types_pb2.DT_FLOAT
         t.tensor_shape.dim.add(size=len(values))
         t.float_val.extend(values)
+        return r
+
+    def predict(self, values=(2.0,), model="half_plus_two", **kw):
         kw.setdefault("timeout", WAIT)
-        return list(self.prediction.Predict(r, **kw).outputs["y"].float_val)
+        return list(self.prediction.Predict(self.predict_request(values, model), **kw).outputs["y"].float_val)
 
 
 class GrpcCase(Case):
