@@ -15,4 +15,4 @@ target_compile_options(slipway_example PRIVATE ${SLIPWAY_WARNINGS})
 target_link_libraries(slipway_example PRIVATE libslipway_client)
 
 # the subcommands of slipway that call a server
-slipway_layer(cli clients/cli USES client PkgConfig::JANSSON PkgConfig::OPENSSL PkgConfig::ZLIB m)
+slipway_layer(cli clients/cli USES client http PkgConfig::JANSSON PkgConfig::OPENSSL PkgConfig::ZLIB m)

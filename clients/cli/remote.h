@@ -7,7 +7,7 @@
 
 #include "clients/c/slipway_client.h"
 #include "clients/cli/flags.h"
-#include "clients/cli/http.h"
+#include "clients/http/http.h"
 #include "clients/cli/json.h"
 #include "proto/prediction_log.h"
 

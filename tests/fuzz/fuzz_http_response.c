@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "clients/cli/http_response.h"
+#include "clients/http/http_response.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_PARSER;

@@ -23,7 +23,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LAYERS = {"base": "runtime/base", "proto": "proto", "runtime": "runtime", "kernels": "kernels",
-          "server": "server", "client": "clients/c", "cli": "clients/cli"}
+          "server": "server", "client": "clients/c", "cli": "clients/cli", "http": "clients/http"}
 ALLOWED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cycles.txt")
 # Functions that call every function in a table of the same file.
 TABLES = {("runtime/passes/pipeline.c", "run_pass")}

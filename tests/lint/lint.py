@@ -23,12 +23,13 @@ LAYERS = {
     "proto/": {"runtime/base/", "proto/"},
     "runtime/": {"runtime/base/", "proto/", "runtime/"},
     "kernels/": {"runtime/base/", "runtime/", "kernels/"},
-    "server/": {"runtime/base/", "proto/", "runtime/", "server/"},
-    "clients/": {"runtime/base/", "proto/", "clients/"},
-    "server/main.c": {"runtime/base/", "proto/", "runtime/", "kernels/", "server/", "clients/"},
+    "clients/http/": {"runtime/base/", "clients/http/"},
+    "server/": {"runtime/base/", "proto/", "runtime/", "clients/http/", "server/"},
+    "clients/": {"runtime/base/", "proto/", "clients/http/", "clients/"},
+    "server/main.c": {"runtime/base/", "proto/", "runtime/", "kernels/", "clients/http/", "server/", "clients/"},
 }
 GENERATED = ("tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/health/",
-             "grpc/reflection/")
+             "grpc/reflection/", "opentelemetry/")
 BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
 ONLY_IN_MAIN = {"getenv", "setlocale"}
 # The output of commands may contain text from models and servers, so rt_print (runtime/base/print.h) escapes it.

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "clients/cli/convert.h"
-#include "clients/cli/http_response.h"
+#include "clients/http/http_response.h"
 #include "clients/cli/json.h"
 #include "clients/cli/npy.h"
 

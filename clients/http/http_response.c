@@ -1,4 +1,4 @@
-#include "clients/cli/http_response.h"
+#include "clients/http/http_response.h"
 
 #include <string.h>
 #include <strings.h>

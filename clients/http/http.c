@@ -1,4 +1,4 @@
-#include "clients/cli/http.h"
+#include "clients/http/http.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,13 +17,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "clients/cli/http_response.h"
+#include "clients/http/http_response.h"
 #include "runtime/base/clock.h"
 
 enum { BLOCK = 64 << 10, SMALL_BODY = 64 << 10 };
 
 struct cl_http {
-    char *host, *port, *name, *token;
+    char *host, *port, *name, *token, *content_type, *header_lines;
+    int cancel_fd;
     SSL_CTX *tls; /* NULL without TLS */
     size_t max_body;
     int fd; /* -1 while not connected */
@@ -114,9 +115,13 @@ struct cl_http *cl_http_new(const struct cl_http_options *o, struct rt_error *er
         h->port = strdup(o->port);
         h->name = strdup(o->server_name ? o->server_name : o->host);
         h->token = o->token ? strdup(o->token) : NULL;
+        h->content_type = strdup(o->content_type ? o->content_type : "application/json");
+        h->header_lines = strdup(o->header_lines ? o->header_lines : "");
+        h->cancel_fd = o->cancel_fd > 0 ? o->cancel_fd : -1;
         h->block = malloc(BLOCK);
     }
-    if (!h || !h->host || !h->port || !h->name || !h->block || (o->token && !h->token))
+    if (!h || !h->host || !h->port || !h->name || !h->block || !h->content_type ||
+        !h->header_lines || (o->token && !h->token))
         rt_fail_memory(err, "a connection", BLOCK);
     else if (!o->tls || tls_new(h, o, err) == RT_OK)
         return h;
@@ -143,8 +148,16 @@ void cl_http_free(struct cl_http *h)
     free(h->port);
     free(h->name);
     free(h->token);
+    free(h->content_type);
+    free(h->header_lines);
     free(h->block);
     free(h);
+}
+
+static enum rt_status fail_late(const struct cl_http *h, struct rt_error *err)
+{
+    return rt_fail(err, RT_DEADLINE_EXCEEDED, "no answer of %s:%s within the time given", h->host,
+                   h->port);
 }
 
 /* Waits until the connection's socket is ready for the poll events `events`. */
@@ -154,13 +167,14 @@ static enum rt_status wait_for(const struct cl_http *h, short events, int64_t de
     for (;;) {
         int64_t left = deadline_ns == RT_NEVER ? -1 : deadline_ns - rt_now_ns();
         if (deadline_ns != RT_NEVER && left <= 0)
-            return rt_fail(err, RT_DEADLINE_EXCEEDED, "no answer of %s:%s within the time given",
-                           h->host, h->port);
+            return fail_late(h, err);
         int64_t ms = left < 0 ? -1 : left / 1000000 + 1;
-        struct pollfd p = {.fd = h->fd, .events = events};
-        int n = poll(&p, 1, ms > INT32_MAX ? INT32_MAX : (int)ms);
+        /* poll ignores a negative descriptor */
+        struct pollfd p[2] = {{.fd = h->fd, .events = events},
+                              {.fd = h->cancel_fd, .events = POLLIN}};
+        int n = poll(p, 2, ms > INT32_MAX ? INT32_MAX : (int)ms);
         if (n > 0)
-            return RT_OK;
+            return p[1].revents ? rt_fail(err, RT_CANCELLED, "the request was cancelled") : RT_OK;
         if (n < 0 && errno != EINTR)
             return rt_fail(err, RT_INTERNAL, "poll: %s", strerror(errno));
     }
@@ -335,6 +349,9 @@ static enum rt_status exchange(struct cl_http *h, struct rt_span head, struct rt
         return sent;
     }
     while (!st && a->stage != CL_HTTP_DONE) {
+        /* A server that sends without a pause never makes `get` wait. */
+        if (deadline_ns != RT_NEVER && rt_now_ns() >= deadline_ns)
+            return fail_late(h, err);
         st = get(h, &n, deadline_ns, err);
         if (!st && !n) {
             st = cl_http_response_end(a, err);
@@ -370,8 +387,9 @@ enum rt_status cl_http_request(struct cl_http *h, const char *method, const char
     if (h->token)
         rt_bytes_addf(&head, "Authorization: Bearer %s\r\n", h->token);
     if (body.n || strcmp(method, "POST") == 0)
-        rt_bytes_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", body.n);
-    rt_bytes_adds(&head, "\r\n");
+        rt_bytes_addf(&head, "Content-Type: %s\r\nContent-Length: %zu\r\n", h->content_type,
+                      body.n);
+    rt_bytes_addf(&head, "%s\r\n", h->header_lines);
     /* sends a small body together with the request's head */
     if (body.n && body.n <= SMALL_BODY) {
         rt_bytes_add(&head, body.p, body.n);

@@ -22,6 +22,12 @@ struct cl_http_options {
     const char *server_name;
     const char *token; /* bearer token, sent as "Authorization: Bearer TOKEN" */
     size_t max_body;
+    const char *content_type; /* of the body of a POST request; NULL means application/json */
+    /* further lines of the request's head, each ended by CR LF, or NULL */
+    const char *header_lines;
+    /* If this is the descriptor of an eventfd, requests end with CANCELLED as soon as it is
+     * readable. Otherwise it is 0. */
+    int cancel_fd;
 };
 
 /* Creates an unconnected connection object. Copies the options. Returns NULL and fills *err on
@@ -33,7 +39,8 @@ void cl_http_free(struct cl_http *h); /* NULL is fine */
  * Sends a request and reads the response. Returns RT_OK for any HTTP status. `response` must be
  * initialised, and receives the body. `deadline_ns` is a CLOCK_MONOTONIC time in nanoseconds. Fails
  * with UNAVAILABLE if no server listens at the address or the connection is lost, with
- * DEADLINE_EXCEEDED if the deadline passes, and with DATA_LOSS if the response is not HTTP.
+ * DEADLINE_EXCEEDED if the deadline passes, and with DATA_LOSS if the response is not HTTP. Looking
+ * up the name of the host may take longer than the deadline permits.
  */
 enum rt_status cl_http_request(struct cl_http *h, const char *method, const char *path,
                                struct rt_span body, int64_t deadline_ns, int *status,
