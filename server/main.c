@@ -12,6 +12,7 @@
 #include "kernels/kernels.h"
 #include "server/commands/command.h"
 #include "server/config/entrypoint.h"
+#include "server/config/otel_environment.h"
 #include "server/server.h"
 
 /* Exit status if the server does not start. Scripts for TensorFlow Serving expect this status, the
@@ -28,6 +29,7 @@ static int serve(bool as_tensorflow, int argc, const char *const *argv,
     fflush(stdout);
     switch (parsed) {
     case SRV_PARSE_RUN:
+        srv_otel_environment(&options, getenv);
         return srv_server_main(&options, registry);
     case SRV_PARSE_EXIT_0:
         return 0;

@@ -28,6 +28,7 @@
 #include "server/versions/manager.h"
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_log.h"
+#include "server/tracing/tracer.h"
 #include "server/http/rest.h"
 #include "server/batching/scheduler.h"
 #include "server/config/settings.h"
@@ -127,6 +128,37 @@ static enum rt_status resolve_settings(struct srv_server *s, struct rt_error *er
     return st ? st : srv_settings_check_address(&s->options, err);
 }
 
+/* Starts the tracer if there is a collector. */
+static enum rt_status start_tracer(struct srv_server *s, struct rt_error *err)
+{
+    static const char path[] = "/v1/traces";
+    const struct srv_options *o = &s->options;
+    size_t n = strlen(o->otlp_endpoint);
+    const bool is_complete =
+        o->otlp_endpoint_is_complete ||
+        (n >= sizeof path && strcmp(o->otlp_endpoint + n - sizeof path + 1, path) == 0);
+
+    if (!n)
+        return RT_OK;
+    n -= n > 1 && strcmp(o->otlp_endpoint + n - 2, "//") != 0 && o->otlp_endpoint[n - 1] == '/';
+    const char *url = is_complete
+                          ? o->otlp_endpoint
+                          : rt_arena_printf(s->settings, "%.*s%s", (int)n, o->otlp_endpoint, path);
+    if (!url)
+        return rt_fail_memory(err, "the tracer", n);
+    const struct srv_tracer_options t = {
+        .exporter = {.url = url,
+                     .headers = o->otlp_headers,
+                     .resource = {.service_name = o->otlp_service_name,
+                                  .attributes = o->otlp_resource_attributes},
+                     .timeout_ns = o->otlp_timeout_ms * 1000000,
+                     .interval_ns = o->otlp_interval_ms * 1000000,
+                     .queue_length = (int)o->otlp_queue_length},
+        .ratio = o->trace_sampling_ratio,
+        .by_parent = o->trace_sampling_by_parent};
+    return srv_tracer_start(&t, &s->tracer, err);
+}
+
 static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
 {
     const struct srv_options *o = &s->options;
@@ -155,7 +187,9 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
     s->compiler = o->specialise ? rt_compiler_new() : NULL;
     if (o->specialise && !s->compiler)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the compiling thread could not be started");
-    enum rt_status st = srv_scheduler_new(s, &s->scheduler, err);
+    enum rt_status st = start_tracer(s, err);
+    if (!st)
+        st = srv_scheduler_new(s, &s->scheduler, err);
     if (!st && srv_settings_wants_rest(o))
         st = srv_rest_start(s, srv_rest_route, &s->rest, err);
     if (!st && srv_settings_wants_grpc(o))
@@ -424,6 +458,7 @@ static void stop_parts(struct srv_server *s)
         srv_scheduler_free(s->scheduler);
     srv_manager_free(s->manager);
     srv_request_log_free(s->request_log);
+    srv_tracer_stop(s->tracer);
     if (s->metrics)
         srv_metrics_free(s->metrics);
     rt_compiler_free(s->compiler);

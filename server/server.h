@@ -25,6 +25,7 @@
  *   | warm-up     | several per load     | a warm-up request of a version                         |
  *   | unload      | --num_unload_threads | a retired version while its memory is freed            |
  *   | request log | 1                    | the files of the request logs                          |
+ *   | traces      | 1, --otlp_endpoint   | the connection to the OpenTelemetry collector          |
  *
  * While the main thread waits, one more thread exists. During startup this thread waits for the
  * initial models, and during shutdown it limits the duration of the shutdown.
@@ -48,6 +49,7 @@ struct srv_grpc;
 struct srv_io_loop;
 struct srv_request_log;
 struct srv_shared_memory;
+struct srv_tracer;
 
 enum { SRV_MAX_IO_LOOPS = 128 };
 
@@ -62,6 +64,7 @@ struct srv_server {
     _Atomic int rest_requests, grpc_requests;
     struct srv_metrics *metrics;
     struct srv_request_log *request_log;
+    struct srv_tracer *tracer; /* NULL unless traces are exported */
     struct srv_scheduler *scheduler;
     struct srv_manager *manager;
     bool manager_stopped; /* used only by the main thread */

@@ -16,7 +16,7 @@ static inline int64_t rt_now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Returns the wall-clock time, for log lines and file times only. */
+/* Returns the wall-clock time, for log lines, file times and exported traces only. */
 static inline int64_t rt_wall_ns(void)
 {
     struct timespec t;

@@ -4,6 +4,7 @@
 #include "runtime/base/clock.h"
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler.h"
+#include "server/tracing/request_span.h"
 
 /* Returns dimension 0 of the feeds if it is equal in all feeds, and otherwise 0. Also returns 0 for
  * a job with a trace, and for a dynamic callable that did not pass row-wise analysis. */
@@ -40,6 +41,8 @@ static enum rt_status make_ready(struct srv_job *job)
 static void prepared(struct srv_job *job)
 {
     job->done = job->then;
+    srv_request_span_decoded(job->span, job->started_ns);
+    job->started_ns = 0;
     if (!job->status)
         job->status = make_ready(job);
     if (job->status) {
@@ -68,6 +71,7 @@ void srv_job_submit(struct srv_job *job)
     if (job->prepare) {
         if (!job->signature)
             job->signature = &unknown;
+        srv_request_span_prepare(job->span);
         job->then = job->done;
         job->done = prepared;
         job->n_rows = 0;

@@ -19,6 +19,7 @@
 
 struct srv_inference;
 struct srv_io_loop;
+struct srv_request_span;
 struct srv_version;
 
 struct srv_job {
@@ -56,6 +57,8 @@ struct srv_job {
 
     /* trace of the run, or NULL; a job with a trace is never merged */
     struct rt_trace *trace;
+
+    struct srv_request_span *span; /* span of a request that is recorded, or NULL */
 
     uint32_t level;      /* as in srv_core_job */
     int64_t deadline_ns; /* time on CLOCK_MONOTONIC; RT_NEVER means no deadline */

@@ -6,6 +6,7 @@
 #include "runtime/core/run.h"
 #include "server/batching/io_loop.h"
 #include "server/metrics/metrics.h"
+#include "server/tracing/tracer.h"
 
 enum {
     /* An inline run that takes longer is stopped and repeated on a worker. The duration of a run
@@ -139,13 +140,15 @@ static bool must_repeat(struct srv_job *job, int64_t end_ns, struct srv_batch_ve
     return true;
 }
 
-/* Adds the batch to the metrics. Only one thread at a time may write the counters of an index. The
- * spare workers and the runs that have waited share an index, so they take a lock. */
+/* Adds the batch to the metrics and the traces. Only one thread at a time may write the counters of
+ * an index. The spare workers and the runs that have waited share an index, so they take a lock. */
 static void count_batch(struct srv_scheduler *s, int worker, const struct srv_batch *g,
                         const struct srv_run *run, int64_t run_ns)
 {
     struct srv_metrics *metrics = s->server->metrics;
 
+    srv_tracer_batch(s->server->tracer, g->first, g->n_jobs, g->rows, run->start_ns,
+                     run->start_ns + run_ns, run->worker ? run->worker->group - 1 : -1);
     if (!run->waits && !(run->worker && run->worker->is_spare)) {
         srv_metrics_batch(metrics, worker, g->first, g->n_jobs, g->rows, g->run_rows, run_ns);
         return;

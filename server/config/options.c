@@ -296,6 +296,32 @@ static const struct row rows[] = {
     {"log_device_placement", BOOLEAN, OURS, AT(log_device_placement), "false", NULL, ANY,
      "log where each node runs"},
     {"access_log", BOOLEAN, OURS, AT(access_log), "false", NULL, ANY, "one line per request"},
+    {"otlp_endpoint", TEXT, OURS, AT(otlp_endpoint), "", NULL, ANY,
+     "http:// or https:// URL of an OpenTelemetry collector, to which traces are exported by OTLP "
+     "over HTTP with protobuf; /v1/traces is appended unless the URL ends with it; empty: none. "
+     "The default is $OTEL_EXPORTER_OTLP_ENDPOINT"},
+    {"otlp_headers", TEXT, OURS, AT(otlp_headers), "", NULL, ANY,
+     "comma-separated key=value: HTTP headers for the collector. The default is "
+     "$OTEL_EXPORTER_OTLP_HEADERS, which other users do not see"},
+    {"otlp_timeout_seconds", SECONDS, OURS, AT(otlp_timeout_ms), "10", NULL, 1, INT32_MAX,
+     "time limit of a request to the collector"},
+    {"otlp_interval_seconds", SECONDS, OURS, AT(otlp_interval_ms), "5", NULL, 1, INT32_MAX,
+     "traces are exported at least this often"},
+    {"otlp_queue_length", INTEGER, OURS, AT(otlp_queue_length), "2048", NULL, 1,
+     SRV_MAX_OTLP_QUEUE,
+     "requests and batches that wait for export, some 4 KiB each; beyond it they are dropped and "
+     "counted"},
+    {"otlp_service_name", TEXT, OURS, AT(otlp_service_name), "", NULL, ANY,
+     "the attribute service.name of exported traces; empty: slipway. The default is "
+     "$OTEL_SERVICE_NAME"},
+    {"otlp_resource_attributes", TEXT, OURS, AT(otlp_resource_attributes), "", NULL, ANY,
+     "comma-separated key=value: further attributes of this server in exported traces. The default "
+     "is $OTEL_RESOURCE_ATTRIBUTES"},
+    {"trace_sampling_ratio", FLOAT, OURS, AT(trace_sampling_ratio), "1", NULL, ANY,
+     "the part of the traces that is exported, from 0 to 1"},
+    {"trace_sampling_by_parent", BOOLEAN, OURS, AT(trace_sampling_by_parent), "true", NULL, ANY,
+     "a request with a traceparent is exported if the client says that the trace is, and the ratio "
+     "counts only for others"},
     {"log_format", TEXT, OURS, AT(log_format), "text", NULL, ANY, "text or json"},
     {"log_level", INTEGER, OURS, AT(log_level), "2", NULL, 0, 3,
      "0 errors, 1 warnings, 2 information, 3 debug"},

@@ -16,6 +16,7 @@
 enum { SRV_MAX_FLAGS = 192 };
 /* Maximum value of --max_batch_rows and allowed_batch_sizes. */
 enum { SRV_MAX_BATCH_ROWS = 1 << 20 };
+enum { SRV_MAX_OTLP_QUEUE = 1 << 20 }; /* maximum value of --otlp_queue_length */
 /* a boolean that may also be unset */
 enum srv_maybe { SRV_UNSAID, SRV_NO, SRV_YES };
 
@@ -116,6 +117,16 @@ struct srv_options {
     const char *autotune_cache;
     bool log_device_placement;
     bool access_log;
+    /* URL of the OpenTelemetry collector, or "" if traces are not exported */
+    const char *otlp_endpoint;
+    /* Whether otlp_endpoint contains the path of traces. Otherwise the path /v1/traces is
+     * appended. */
+    bool otlp_endpoint_is_complete;
+    const char *otlp_headers, *otlp_service_name, *otlp_resource_attributes;
+    int64_t otlp_timeout_ms, otlp_interval_ms;
+    int64_t otlp_queue_length; /* maximum number of requests and batches that wait for export */
+    double trace_sampling_ratio;
+    bool trace_sampling_by_parent;
     const char *log_format;
     int64_t log_level; /* from 0 (errors) to 3 (debug) */
     bool strict_flags;

@@ -12,6 +12,7 @@
 #include "server/telemetry/access_log.h"
 #include "server/grpc/grpc_internal.h"
 #include "server/metrics/metrics.h"
+#include "server/tracing/tracer.h"
 #include "server/base/sockets.h"
 
 _Thread_local struct srv_grpc_loop *srv_grpc_this_loop;
@@ -143,24 +144,31 @@ static void report_to_metrics(struct srv_call *c)
         srv_metrics_request(c->io_loop, NULL, model, (enum srv_api)api, c->code, ns);
 }
 
-static void log_access(struct srv_call *c)
+/* Reports the call to the access log and the tracer. */
+static void report_outcome(struct srv_call *c)
 {
     const struct srv_access a = {
         .entry = "GRPC",
-        .api = c->method && c->method->api != SRV_NOT_COUNTED ? (enum srv_api)c->method->api
-                                                              : SRV_OTHER,
+        .api = srv_api_name(c->method && c->method->api != SRV_NOT_COUNTED
+                                ? (enum srv_api)c->method->api
+                                : SRV_OTHER),
         .path = c->method ? rt_span_str(c->method->path) : srv_call_text(c, c->details.method),
         .code = c->code,
         .bytes_in = c->n_in,
         .bytes_out = c->n_out,
-        .ns = rt_now_ns() - c->received_ns,
+        .begin_ns = c->received_ns,
+        .end_ns = rt_now_ns(),
         .id = srv_call_metadata(c, "x-request-id"),
         .span = &c->span,
         .peer = rt_span_str(c->peer),
         .model = c->model,
         .version = c->job.version,
     };
-    srv_access_log(&a);
+    if (c->server->options.access_log)
+        srv_access_log(&a);
+    /* the inferences of a stream have been reported one by one */
+    if (c->method && c->method->api != SRV_NOT_COUNTED && !c->stream.has_begun)
+        srv_tracer_request(c->server->tracer, &a, &c->job);
 }
 
 /* Frees the messages of a call that the core has forgotten. Then gives the bytes that the call has
@@ -211,8 +219,8 @@ static void end_call(struct srv_call *c)
         if (c->came_empty && c->cancelled && c->code != RT_DEADLINE_EXCEEDED)
             c->code = RT_CANCELLED;
         report_to_metrics(c);
-        if (c->server->options.access_log)
-            log_access(c);
+        if (c->server->options.access_log || c->span.is_recorded)
+            report_outcome(c);
         if (c->stream.has_begun)
             srv_stream_close_share(c);
     }

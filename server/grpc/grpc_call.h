@@ -185,6 +185,10 @@ bool srv_call_inflate(struct srv_call *c);
  * NULL if the client did not send it. */
 struct rt_span srv_call_metadata(struct srv_call *c, const char *key);
 
+/* Reports the end of an inference of a stream to the tracer, and begins the span of the next one.
+ */
+void srv_call_trace_inference(struct srv_call *c, enum rt_status code);
+
 /* Returns RT_OK if the call may perform admin actions. Otherwise returns PERMISSION_DENIED,
  * UNAUTHENTICATED, or the error from reading the token file. */
 enum rt_status srv_grpc_check_admin(struct srv_call *c);

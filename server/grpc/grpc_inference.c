@@ -61,6 +61,7 @@ static void done(struct srv_job *job)
         st = srv_inference_encode(inf, &out, &job->err);
     if (!st && srv_request_log_wants(job))
         srv_request_log_add(inf, &out);
+    srv_request_span_encoded(job->span);
     /*
      * The inference is cleared before the response is sent. The I/O loop may end the call
      * immediately afterwards.
@@ -230,6 +231,7 @@ static void end_inference(struct srv_call *c, enum rt_status st, const struct rt
                         job->version ? rt_span_str(job->version->model) : c->model,
                         (enum srv_api)c->method->endpoint->stream_api, st,
                         job->version ? rt_now_ns() - job->received_ns : 0);
+    srv_call_trace_inference(c, st);
     respond(c, st, err);
     srv_stream_clear_job(c);
     c->model = rt_span_of(NULL, 0); /* the name is in the arena, which will be reset */
@@ -296,6 +298,7 @@ static void begin(struct srv_call *c, struct request *r)
     r->inf.shared_memory = c->server->shared_memory;
     c->job.max_inline_bytes = HERE_BYTES;
     c->job.received_ns = c->stream.has_begun ? rt_now_ns() : c->received_ns;
+    c->job.span = srv_request_span_read(&c->span);
     st = srv_call_open(c, &r->message);
     r->message_bytes = c->charged;
     if (!st) {

@@ -10,6 +10,8 @@
 #include "server/grpc/grpc_internal.h"
 #include "server/grpc/grpc_methods.h"
 #include "server/grpc/h2_frames.h"
+#include "server/telemetry/access_log.h"
+#include "server/tracing/tracer.h"
 
 /* Maximum numbers of bytes that a step of inflating reads and writes. A step takes at most a few
  * milliseconds, although 64 KiB of input may consist of a thousand blocks with their own Huffman
@@ -299,6 +301,22 @@ void srv_call_begin_span(struct srv_call *c)
         else if (has_key(m, tracestate, sizeof tracestate - 1))
             take_tracestate(c, m->value);
     }
+    srv_tracer_begin(c->server->tracer, &c->span);
+}
+
+/* Each inference of a stream has a span of its own, in the same trace if the client named one. */
+void srv_call_trace_inference(struct srv_call *c, enum rt_status code)
+{
+    const struct srv_access a = {.api = srv_api_name((enum srv_api)c->method->endpoint->stream_api),
+                                 .path = rt_span_str(c->method->path),
+                                 .code = code,
+                                 .begin_ns = c->job.received_ns,
+                                 .end_ns = rt_now_ns(),
+                                 .span = &c->span,
+                                 .model = c->model};
+
+    srv_tracer_request(c->server->tracer, &a, &c->job);
+    srv_tracer_begin(c->server->tracer, &c->span);
 }
 
 void srv_call_end_span(struct srv_call *c)

@@ -129,6 +129,7 @@ static void done(struct srv_job *job)
     inf->growth = &growth;
     if (!st && srv_request_log_wants(job))
         srv_request_log_add(inf, &r->out);
+    srv_request_span_encoded(job->span);
     srv_inference_clear(inf);
     srv_rest_finished(r);
 }
@@ -145,6 +146,7 @@ static void init(struct srv_rest_request *r)
     inf->shared_memory = r->server->shared_memory;
     job->io_loop = r->io_loop;
     job->owner = r;
+    job->span = srv_request_span_read(&r->span);
     job->done = done;
     job->max_inline_bytes = LONG_OUTPUTS;
     job->received_ns = r->received_ns;

@@ -8,29 +8,35 @@
 #include "server/http/rest_loop.h"
 #include "server/metrics/metrics.h"
 #include "server/telemetry/access_log.h"
+#include "server/tracing/tracer.h"
 
 /* ---- sending ---- */
 
-static void log_access(const struct srv_rest_call *req, int64_t total_ns)
+/* Reports the request to the access log and the tracer. */
+static void report_outcome(const struct srv_rest_call *req, int64_t total_ns)
 {
     const struct srv_rest_request *r = &req->pub;
     const int api = srv_route_api(&r->route);
     const struct srv_access a = {
         .entry = "REST",
-        .api = api == SRV_NOT_COUNTED ? SRV_OTHER : (enum srv_api)api,
+        .api = srv_api_name(api == SRV_NOT_COUNTED ? SRV_OTHER : (enum srv_api)api),
         .method = rt_span_str(r->method),
         .path = r->uri,
         .http = r->http,
         .code = r->code,
         .bytes_in = r->body.n,
         .bytes_out = srv_rest_body(req)->n,
-        .ns = total_ns,
+        .begin_ns = r->received_ns,
+        .end_ns = r->received_ns + total_ns,
         .id = rt_span_str(r->id),
         .span = &r->span,
         .model = r->route.spec.name,
         .version = r->job.version,
     };
-    srv_access_log(&a);
+    if (r->server->options.access_log)
+        srv_access_log(&a);
+    if (r->route.target == SRV_TO_CALL && api != SRV_NOT_COUNTED)
+        srv_tracer_request(r->server->tracer, &a, r->job.done ? &r->job : NULL);
 }
 
 void srv_rest_count(struct srv_rest_call *req)
@@ -41,8 +47,8 @@ void srv_rest_count(struct srv_rest_call *req)
     if (r->route.target == SRV_TO_CALL && api != SRV_NOT_COUNTED)
         srv_metrics_request(r->io_loop, r->job.done ? &r->job : NULL, r->route.spec.name,
                             (enum srv_api)api, r->code, total_ns);
-    if (r->server->options.access_log)
-        log_access(req, total_ns);
+    if (r->server->options.access_log || r->span.is_recorded)
+        report_outcome(req, total_ns);
     if (r->job.version)
         srv_release(r->io_loop, r->job.version);
     r->job.version = NULL;

@@ -8,6 +8,7 @@
 #include "runtime/base/arena.h"
 #include "server/http/http_header.h"
 #include "server/metrics/metrics.h"
+#include "server/tracing/tracer.h"
 
 enum {
     FIRST_BODY_BYTES = 64 << 10, /* maximum initial size in bytes of the buffer for a body */
@@ -171,6 +172,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         return true;
     }
     MHD_get_connection_values_n(req->mhd, MHD_HEADER_KIND, on_header, req);
+    srv_tracer_begin(r->server->tracer, &r->span);
     if (req->sends_id && !r->id[0])
         make_id(req);
     if (srv_rest_is_refused(req))

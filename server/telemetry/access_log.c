@@ -35,7 +35,7 @@ void srv_access_log(const struct srv_access *a)
 
     r.n = 0;
     add_text(&r, "entry", rt_span_str(a->entry));
-    add_text(&r, "api", rt_span_str(srv_api_name(a->api)));
+    add_text(&r, "api", rt_span_str(a->api));
     add_text(&r, "method", a->method);
     add_text(&r, "path", a->path);
     if (a->http)
@@ -43,7 +43,7 @@ void srv_access_log(const struct srv_access *a)
     add_text(&r, "code", rt_span_str(rt_status_name(a->code)));
     add_number(&r, "bytes_in", (int64_t)a->bytes_in);
     add_number(&r, "bytes", (int64_t)a->bytes_out);
-    add_number(&r, "us", a->ns / 1000);
+    add_number(&r, "us", (a->end_ns - a->begin_ns) / 1000);
     add_text(&r, "id", a->id);
     if (a->span->has_trace) {
         srv_trace_id_write(&a->span->context, trace);

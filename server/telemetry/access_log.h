@@ -11,18 +11,19 @@
 #include "server/batching/job.h"
 #include "server/tracing/request_span.h"
 
-/* One record of the access log. Its spans contain text from the client. Logging replaces control
- * characters and blanks in this text, and truncates long text. */
+/* The outcome of a request: a record of the access log, and what is exported of a request that is
+ * recorded (server/tracing/tracer.h). Its spans contain text from the client. Logging replaces
+ * control characters and blanks in this text, and truncates long text. */
 struct srv_access {
-    const char *entry; /* entrypoint of the request, "REST" or "GRPC" */
-    enum srv_api api;
+    const char *entry;     /* entrypoint of the request, "REST" or "GRPC" */
+    const char *api;       /* name of the API (srv_api_name) */
     struct rt_span method; /* HTTP method; p is NULL for a gRPC request */
     struct rt_span path;
     int http; /* HTTP status, or 0 for a gRPC request */
     enum rt_status code;
     size_t bytes_in, bytes_out; /* sizes of the request and response messages in bytes */
-    int64_t ns;
-    struct rt_span id; /* the client's X-Request-Id, or a generated one */
+    int64_t begin_ns, end_ns;   /* times on CLOCK_MONOTONIC */
+    struct rt_span id;          /* the client's X-Request-Id, or a generated one */
     const struct srv_request_span *span;
     struct rt_span peer;
     struct rt_span model; /* the requested model name; logged only if `version` is NULL */

@@ -16,6 +16,7 @@
 #include "server/telemetry/metrics_gpus.h"
 #include "server/telemetry/metrics_text.h"
 #include "server/batching/scheduler.h"
+#include "server/tracing/tracer.h"
 #include "server/versions/manager.h"
 
 struct page {
@@ -411,6 +412,21 @@ static void versions_gauges(struct page *p)
     rt_arena_free(all.arena);
 }
 
+static void traces(struct page *p)
+{
+    static const char name[] = "slipway_trace_spans_dropped_total";
+    struct srv_exporter_counts n;
+
+    srv_tracer_count(p->server->tracer, &n);
+    srv_text_family(p->out, "slipway_trace_spans_exported_total", "counter",
+                    "Spans that the OpenTelemetry collector has taken.");
+    rt_bytes_addf(p->out, "slipway_trace_spans_exported_total %" PRIu64 "\n", n.exported);
+    srv_text_family(p->out, name, "counter", "Spans that were not exported, by reason.");
+    rt_bytes_addf(p->out, "%s{reason=\"queue_full\"} %" PRIu64 "\n", name, n.queue_full);
+    rt_bytes_addf(p->out, "%s{reason=\"failed\"} %" PRIu64 "\n", name, n.failed);
+    rt_bytes_addf(p->out, "%s{reason=\"rejected\"} %" PRIu64 "\n", name, n.rejected);
+}
+
 static void gauges(struct page *p)
 {
     struct srv_server *s = p->server;
@@ -429,6 +445,8 @@ static void gauges(struct page *p)
                   "slipway_requests_in_flight{entrypoint=\"GRPC\"} %d\n",
                   atomic_load(&s->rest_requests), atomic_load(&s->grpc_requests));
     versions_gauges(p);
+    if (s->tracer)
+        traces(p);
     gauge(p, "process_resident_memory_bytes", "Resident memory.", rt_machine_resident());
     gauge(p, "process_start_time_seconds", "Start of the process since 1970.", p->m->started_s);
     struct timespec cpu = {0};

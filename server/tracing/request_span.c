@@ -2,7 +2,7 @@
 
 void srv_request_span_init(struct srv_request_span *s)
 {
-    s->has_trace = s->has_parent = false;
+    s->has_trace = s->has_parent = s->is_recorded = false;
     s->had_traceparent = s->had_tracestate = false;
     s->tracestate = rt_span_of(NULL, 0);
 }
@@ -24,7 +24,7 @@ void srv_request_span_tracestate(struct srv_request_span *s, struct rt_span valu
 
 bool srv_request_span_response(const struct srv_request_span *s, char out[SRV_TRACEPARENT_TEXT])
 {
-    if (s->has_parent)
+    if (s->has_trace)
         srv_traceparent_write(&s->context, out);
-    return s->has_parent;
+    return s->has_trace;
 }

@@ -1,12 +1,19 @@
-"""Tests tracing: the headers of W3C Trace Context over REST and gRPC."""
+"""Tests tracing: the headers of W3C Trace Context over REST and gRPC, the spans that a collector receives, and collectors
+that are slow, dead or wrong."""
+import concurrent.futures
 import http.client
+import http.server
 import json
+import socket
+import threading
+import time
 import unittest
 
 import grpc
 from grpc_support import CODE, WAIT, GrpcCase
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
-from support import MODELS, SLOW, wait_for
+from opentelemetry import traces_pb2
+from support import MODELS, SLOW, command, wait_for
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN = "00f067aa0ba902b7"
@@ -115,6 +122,350 @@ class Headers(TracingCase):
         many = [("tracestate", "a=1"), ("tracestate", "b=2"), ("traceparent", PARENT)]
         self.assertEqual(self.ask(server, *REQUESTS[0], many)[1].get("traceparent"), PARENT)
         self.assertIn("traceparent", dict(predict(tuple(many)).initial_metadata()))
+
+
+class Collector:
+    """An OpenTelemetry collector that keeps the requests it receives. `answer` is called with the handler of each request
+    and may send any response; None answers with an empty ExportTraceServiceResponse."""
+
+    def __init__(self, answer=None):
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                with outer.lock:
+                    outer.requests.append((self.path, dict(self.headers), body))
+                (outer.answer or Handler.accept)(self)
+
+            def accept(self, body=b"", status=200):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        class Listener(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_):
+                pass
+
+        self.answer, self.requests, self.lock = answer, [], threading.Lock()
+        self.listener = Listener(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.listener.server_port}"
+        threading.Thread(target=self.listener.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.listener.shutdown()
+        self.listener.server_close()
+
+    def messages(self):
+        with self.lock:
+            return [traces_pb2.ExportTraceServiceRequest.FromString(body) for _, _, body in self.requests]
+
+    def spans(self):
+        return [s for m in self.messages() for r in m.resource_spans for p in r.scope_spans for s in p.spans]
+
+
+def attributes(message):
+    return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in message.attributes}
+
+
+class ExportCase(TracingCase):
+    def collector(self, answer=None):
+        collector = Collector(answer)
+        self.addCleanup(collector.close)
+        return collector
+
+    def traced(self, collector, *flags, **kw):
+        return self.serve(f"--models={MODELS}", f"--otlp_endpoint={collector.url}", "--otlp_interval_seconds=0.05", *flags,
+                          **kw)
+
+    def request(self, collector, trace=TRACE, n=1):
+        """Waits for the spans of n requests of a trace. Returns a list of pairs: the span of the request, and the spans
+        of its phases by name."""
+        def found():
+            spans = [s for s in collector.spans() if s.trace_id.hex() == trace]
+            roots = [s for s in spans if s.kind == 2]
+            return len(roots) >= n and [
+                (r, {s.name: s for s in spans if s.parent_span_id == r.span_id}) for r in roots]
+        return wait_for(found, "the spans of a request")
+
+    def ok(self, server, n=1, headers=()):
+        for _ in range(n):
+            self.assertEqual(self.ask(server, *REQUESTS[0], headers)[0], 200)
+
+
+class Export(ExportCase):
+    def test_every_protocol_exports_its_phases(self):
+        collector = self.collector()
+        server = self.traced(collector)
+        wanted = []
+        for i, (path, body) in enumerate(REQUESTS):
+            trace = f"{i + 1:032x}"
+            self.ask(server, path + "?secret=1" * i, body, [("traceparent", PARENT.replace(TRACE, trace)), ("tracestate", "a=1")])
+            wanted.append((trace, {"http.request.method": "POST", "url.path": path, "http.response.status_code": 200}))
+        for i, infer in enumerate(self.infer(server)):
+            trace = f"{i + 11:032x}"
+            infer((("traceparent", PARENT.replace(TRACE, trace)), ("tracestate", "a=1")))
+            wanted.append((trace, {"rpc.system": "grpc", "rpc.grpc.status_code": 0}))
+        for trace, own in wanted:
+            with self.subTest(own=own):
+                (root, phases), = self.request(collector, trace)
+                self.assertEqual((root.parent_span_id.hex(), root.trace_state, root.status.code), (SPAN, "a=1", 0))
+                self.assertIn(root.name, ("predict", "infer"))
+                model = {"slipway.model": "half_plus_two", "slipway.version": 2, "slipway.signature": "serving_default"}
+                self.assertEqual({**attributes(root), **model, **own}, attributes(root))
+                self.assertNotIn("secret", str(root))
+                self.assertEqual(set(phases), {"receive", "decode", "queue", "run", "encode", "batch"})
+                batch = phases.pop("batch")
+                for s in phases.values():
+                    self.assertTrue(root.start_time_unix_nano <= s.start_time_unix_nano <= s.end_time_unix_nano
+                                    <= root.end_time_unix_nano, s)
+                self.assertLess(abs(root.end_time_unix_nano / 1e9 - time.time()), 60)
+                for s in (phases["run"], batch):
+                    self.assertEqual(attributes(s), {**model, "slipway.batch.rows": 1, "slipway.batch.requests": 1,
+                                                     "slipway.device": "cpu"})
+                self.assertEqual([x.span_id for x in phases["run"].links], [batch.span_id])
+                self.assertEqual([(x.trace_id, x.span_id) for x in batch.links], [(root.trace_id, root.span_id)])
+        ids = [s.span_id for s in collector.spans()]
+        self.assertEqual(len(set(ids)), len(ids))
+
+    def test_a_batch_is_linked_to_its_members(self):
+        collector = self.collector()
+        parameters = self.write("batching", "max_batch_size { value: 4 } batch_timeout_micros { value: 5000000 }"
+                                            "num_batch_threads { value: 1 } max_enqueued_batches { value: 9 }")
+        server = self.traced(collector, "--enable_batching", f"--batching_parameters_file={parameters}")
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            traces = [f"{i + 1:032x}" for i in range(4)]
+            got = pool.map(lambda t: self.ask(server, *REQUESTS[0], [("traceparent", PARENT.replace(TRACE, t))])[0], traces)
+            self.assertEqual(list(got), [200] * 4)
+        members = {r.span_id: p for t in traces for r, p in self.request(collector, t)}
+        batch, = [s for s in collector.spans() if s.name == "batch" and len(s.links) == 4]
+        self.assertEqual({x.span_id for x in batch.links}, set(members))
+        self.assertEqual({x.trace_id.hex() for x in batch.links}, set(traces))
+        self.assertIn(batch.parent_span_id, members)
+        for phases in members.values():
+            self.assertEqual([(x.trace_id, x.span_id) for x in phases["run"].links], [(batch.trace_id, batch.span_id)])
+            self.assertEqual(attributes(phases["run"])["slipway.batch.requests"], 4)
+
+    def test_a_body_that_a_worker_decodes(self):
+        collector = self.collector()
+        server = self.traced(collector)
+        status, _ = self.ask(server, PREDICT, {"instances": [1.0] * 20000}, [("traceparent", PARENT)])
+        self.assertEqual(status, 200)
+        (_, phases), = self.request(collector)
+        self.assertEqual(set(phases), {"receive", "decode", "queue", "run", "encode", "batch"})
+        order = [phases[n] for n in ("receive", "decode", "queue", "run", "encode")]
+        for a, b in zip(order, order[1:]):
+            self.assertLessEqual(a.end_time_unix_nano, b.start_time_unix_nano)
+        self.assertEqual(attributes(phases["run"])["slipway.batch.rows"], 20000)
+
+    def test_a_request_that_is_split(self):
+        collector = self.collector()
+        parameters = self.write("batching", "max_batch_size { value: 8 } max_execution_batch_size { value: 2 } "
+                                            "enable_large_batch_splitting { value: true } batch_timeout_micros { value: 0 }")
+        server = self.traced(collector, "--enable_batching", f"--batching_parameters_file={parameters}")
+        status, _ = self.ask(server, PREDICT, {"instances": [1.0] * 6}, [("traceparent", PARENT)])
+        self.assertEqual(status, 200)
+        (root, phases), = self.request(collector)
+        self.assertIn("run", phases)
+        batches = [s for s in collector.spans() if s.name == "batch"]
+        self.assertTrue(batches)
+        for s in batches:
+            self.assertEqual({x.span_id for x in s.links}, {root.span_id})
+
+    def test_errors_are_exported(self):
+        collector = self.collector()
+        server = self.traced(collector)
+        self.assertEqual(self.ask(server, PREDICT, {"instances": ["a"]}, [("traceparent", PARENT)])[0], 400)
+        self.assertEqual(self.ask(server, "/v1/models/none:predict", {}, [("traceparent", PARENT)])[0], 404)
+        self.assertEqual(self.ask(server, "/v1/models/%FF%00'x:predict", {}, [("traceparent", PARENT)])[0], 404)
+        roots = [r for r, _ in self.request(collector, n=3)]
+        self.assertEqual([attributes(r).get("error.type") for r in roots], ["INVALID_ARGUMENT", "NOT_FOUND", "NOT_FOUND"])
+        self.assertEqual(attributes(roots[1])["slipway.model"], "none")
+        self.assertEqual([r.status.code for r in roots], [0, 0, 0])
+
+    def test_each_inference_of_a_stream_has_a_span(self):
+        collector = self.collector()
+        server = self.traced(collector)
+        oip = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two")
+        oip.inputs.add(name="x", datatype="FP32", shape=[1]).contents.fp32_contents.append(1.0)
+        stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(self.client(server).channel)
+        call = stub.ModelStreamInfer(iter([oip] * 3), timeout=WAIT, metadata=(("traceparent", PARENT), ("tracestate", "a=1")))
+        self.assertEqual(len(list(call)), 3)
+        got = self.request(collector, n=3)
+        self.assertEqual(len({r.span_id for r, _ in got}), 3)
+        for root, phases in got:
+            self.assertEqual((root.parent_span_id.hex(), root.trace_state), (SPAN, "a=1"))
+            self.assertEqual(set(phases), {"receive", "decode", "queue", "run", "encode", "batch"})
+
+    def test_what_a_request_to_the_collector_contains(self):
+        collector = self.collector()
+        server = self.traced(collector, "--otlp_headers=api-key=a%20b, x=y", "--otlp_service_name=mine",
+                             "--otlp_resource_attributes=deployment.environment=test%2C1,service.name=no,=,bad")
+        _, headers = self.ask(server, *REQUESTS[0])
+        self.request(collector, headers["traceparent"][3:35])
+        path, headers, body = collector.requests[0]
+        self.assertEqual((path, headers["Content-Type"], headers["api-key"], headers["x"]),
+                         ("/v1/traces", "application/x-protobuf", "a b", "y"))
+        resource = traces_pb2.ExportTraceServiceRequest.FromString(body).resource_spans[0].resource
+        self.assertEqual({k: v for k, v in attributes(resource).items() if k != "service.version"},
+                         {"service.name": "mine", "deployment.environment": "test,1"})
+
+    def test_the_environment_sets_the_defaults(self):
+        collector = self.collector()
+        at = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url + "/base/", "OTEL_SERVICE_NAME": "env",
+              "OTEL_BSP_SCHEDULE_DELAY": "50", "OTEL_EXPORTER_OTLP_HEADERS": "k=v", "OTEL_EXPORTER_OTLP_TIMEOUT": "x",
+              "OTEL_TRACES_SAMPLER": "always_off", "OTEL_BSP_MAX_QUEUE_SIZE": "0"}
+        server = self.serve(f"--models={MODELS}", "--trace_sampling_ratio=1", environment=at)
+        _, headers = self.ask(server, *REQUESTS[0])
+        self.request(collector, headers["traceparent"][3:35])
+        path, headers, body = collector.requests[0]
+        self.assertEqual((path, headers["k"]), ("/base/v1/traces", "v"))
+        self.assertIn(b"env", body)
+        for name in ("OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_BSP_MAX_QUEUE_SIZE"):
+            self.assertIn(f"the environment variable {name} is ignored", server.log())
+        server = self.serve(f"--models={MODELS}", environment={
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": collector.url + "/own", "OTEL_BSP_SCHEDULE_DELAY": "50",
+            "OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0"})
+        self.assertNotIn("traceparent", self.ask(server, *REQUESTS[0])[1])
+        self.ok(server, headers=[("traceparent", PARENT)])
+        self.request(collector)
+        self.assertEqual(collector.requests[-1][0], "/own")
+        for off in ({"OTEL_SDK_DISABLED": "true"}, {"OTEL_TRACES_EXPORTER": "none"}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}):
+            server = self.serve(f"--models={MODELS}", environment={"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, **off})
+            self.assertNotIn("traceparent", self.ask(server, *REQUESTS[0])[1])
+
+    def test_parent_and_ratio_decide(self):
+        collector = self.collector()
+        off = PARENT[:-1] + "0"
+        server = self.traced(collector, "--trace_sampling_ratio=0.25")
+        self.ok(server, 400)
+        self.ok(server, headers=[("traceparent", off)])
+        self.ok(server, headers=[("traceparent", PARENT)])
+        (root, _), = self.request(collector)
+        self.assertEqual(root.parent_span_id.hex(), SPAN)
+        own = [s for s in collector.spans() if s.kind == 2 and s.trace_id.hex() != TRACE]
+        self.assertTrue(50 < len(own) < 150, len(own))
+        self.assertEqual(len({s.trace_id for s in own}), len(own))
+        server = self.traced(collector, "--trace_sampling_ratio=0.75", "--trace_sampling_by_parent=false")
+        high, low = "0" * 16 + "f" * 16, "f" * 16 + "0" * 15 + "1"
+        self.ok(server, headers=[("traceparent", PARENT.replace(TRACE, high))])
+        self.ok(server, headers=[("traceparent", off.replace(TRACE, low))])
+        self.request(collector, low)
+        self.assertFalse([s for s in collector.spans() if s.trace_id.hex() == high])
+
+    def test_urls_and_headers_that_are_refused(self):
+        for flag in ("--otlp_endpoint=localhost:4318", "--otlp_endpoint=ftp://h", "--otlp_endpoint=http://",
+                     "--otlp_endpoint=http://h:99999999", "--otlp_endpoint=http://h:x", "--otlp_endpoint=http://a@h",
+                     "--otlp_endpoint=http://h/a b", "--otlp_endpoint=http://h:", "--otlp_endpoint=http://[::1",
+                     "--otlp_headers=a=b%0D%0Ac: d", "--otlp_headers=a b=c", "--trace_sampling_ratio=1.5"):
+            with self.subTest(flag=flag):
+                flags = [flag] if "endpoint" in flag else [flag, "--otlp_endpoint=http://127.0.0.1:1"]
+                status, out, _ = command("serve", "--port=0", "--rest_api_port=0", f"--models={MODELS}",
+                                         "--grpc_socket_path=" + self.path("s"), *flags)
+                self.assertEqual(status, 255)
+                self.assertIn(flag.split("=")[0], out)
+
+
+class BadCollectors(ExportCase):
+    def dropped(self, server, reason):
+        return server.metric('slipway_trace_spans_dropped_total{reason="%s"}' % reason)
+
+    def test_nobody_listens(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            url = f"http://127.0.0.1:{s.getsockname()[1]}"
+            server = self.serve(f"--models={MODELS}", f"--otlp_endpoint={url}", "--otlp_interval_seconds=0.05",
+                                "--otlp_queue_length=8")
+            self.ok(server, 50)
+            wait_for(lambda: self.dropped(server, "queue_full") > 0, "dropped spans")
+            wait_for(lambda: "traces are not exported to" in server.log(), "the warning", 60)
+            began = time.monotonic()
+            self.assertEqual(server.stop(), 0)
+            self.assertLess(time.monotonic() - began, 5 * SLOW)
+        self.assertEqual(server.log().count("traces are not exported to"), 1)
+
+    def test_a_collector_that_never_answers(self):
+        release = threading.Event()
+        self.addCleanup(release.set)
+        collector = self.collector(lambda handler: release.wait(60))
+        server = self.traced(collector, "--otlp_queue_length=4", "--otlp_timeout_seconds=30")
+        self.ok(server)
+        wait_for(lambda: collector.requests, "a request to the collector")
+        self.ok(server, 20)
+        self.assertGreater(self.dropped(server, "queue_full"), 0)
+        began = time.monotonic()
+        self.assertEqual(server.stop(), 0)
+        self.assertLess(time.monotonic() - began, 6 * SLOW)
+
+    def test_a_slow_collector_is_cut_off_and_asked_again(self):
+        n = []
+
+        def slow(handler):
+            n.append(1)
+            if len(n) == 1:
+                time.sleep(2)
+            handler.accept()
+        collector = self.collector(slow)
+        server = self.traced(collector, "--otlp_timeout_seconds=0.3")
+        self.ok(server)
+        wait_for(lambda: server.metric("slipway_trace_spans_exported_total") > 0, "exported spans", 60)
+        self.assertGreaterEqual(len(n), 2)
+
+    def test_answers_that_are_not_otlp(self):
+        for raw in (b"\x00\xff" * 1000, b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 2000, b"HTTP/1.1 100 Continue\r\n\r\n" * 5000,
+                    b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n" + b"x" * 200000, b"HTTP/1.1 999 X\r\n\r\n",
+                    b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", b""):
+            with self.subTest(raw=raw[:60]):
+                def answer(handler, raw=raw):
+                    handler.wfile.write(raw)
+                    handler.close_connection = True
+                collector = self.collector(answer)
+                server = self.traced(collector, "--otlp_timeout_seconds=0.5")
+                self.ok(server)
+                wait_for(lambda c=collector: c.requests, "a request to the collector")
+                self.ok(server, 5)
+                self.assertEqual(server.metric("slipway_trace_spans_exported_total"), 0)
+                self.assertEqual(server.stop(), 0)
+
+    def test_a_body_that_is_garbage_is_no_error(self):
+        for body, rejected in ((b"\xff" * 300, 0), (b"<html>", 0), (b"\x0a\x02\x08\x03", 3), (b"\x0a\x06\x08\xff\xff\xff\xff\x7f", 7),
+                               (b"\x0a\x0b\x08" + b"\xff" * 9 + b"\x01", 0)):
+            with self.subTest(body=body):
+                collector = self.collector(lambda handler, body=body: handler.accept(body))
+                server = self.traced(collector)
+                self.ok(server)
+                wait_for(lambda: server.metric("slipway_trace_spans_exported_total") + self.dropped(server, "rejected") == 7,
+                         "all spans")
+                self.assertEqual(self.dropped(server, "rejected"), rejected)
+
+    def test_a_refusal_drops_and_an_overload_is_tried_again(self):
+        collector = self.collector(lambda handler: handler.accept(status=400))
+        server = self.traced(collector)
+        self.ok(server)
+        wait_for(lambda: self.dropped(server, "failed") == 7, "dropped spans")
+        self.assertEqual(len(collector.requests), 1)
+        self.assertIn("it answers with HTTP status 400", server.log())
+        collector.answer = lambda handler: handler.accept(status=503 if len(collector.requests) < 3 else 200)
+        self.ok(server)
+        wait_for(lambda: server.metric("slipway_trace_spans_exported_total") == 7, "exported spans")
+        self.assertEqual(len(collector.requests), 3)
+        wait_for(lambda: "again" in server.log(), "the line")
+
+    def test_queued_spans_are_sent_when_the_server_stops(self):
+        collector = self.collector()
+        server = self.serve(f"--models={MODELS}", f"--otlp_endpoint={collector.url}", "--otlp_interval_seconds=600")
+        self.ok(server, 3)
+        self.assertFalse(collector.requests)
+        self.assertEqual(server.stop(), 0)
+        self.assertEqual(len([s for s in collector.spans() if s.kind == 2]), 3)
 
 
 if __name__ == "__main__":

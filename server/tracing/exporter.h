@@ -1,0 +1,52 @@
+/*
+ * Exports records of requests and batches to an OpenTelemetry collector, by OTLP over HTTP with
+ * protobuf. A queue of limited length holds the records until the exporter's thread sends them.
+ * Records that do not fit are dropped and counted, so that no request ever waits for the collector.
+ *
+ * A request to the collector has a time limit. If the collector cannot be reached, does not answer
+ * in time, or answers with 429, 502, 503 or 504, the thread tries again with growing pauses, and
+ * finally drops the records. After any other error it drops them at once.
+ *
+ * Threads: srv_exporter_add may be called on any thread.
+ */
+#ifndef SRV_EXPORTER_H
+#define SRV_EXPORTER_H
+
+#include "runtime/base/status.h"
+#include "server/tracing/otlp.h"
+
+struct srv_exporter;
+
+/* All strings must outlive the exporter. */
+struct srv_exporter_options {
+    /* http://HOST:PORT/PATH or https://HOST:PORT/PATH, with the path to which requests are sent */
+    const char *url;
+    const char *headers; /* further headers as key=value,key=value with percent-encoded values */
+    struct srv_otlp_resource resource;
+    int64_t timeout_ns, interval_ns;
+    int queue_length; /* maximum number of records in the queue */
+};
+
+/* Checks the options, and starts the thread. */
+enum rt_status srv_exporter_start(const struct srv_exporter_options *o, struct srv_exporter **out,
+                                  struct rt_error *err);
+/* Sends the queued records, for a limited time, and stops the thread. NULL is fine. */
+void srv_exporter_stop(struct srv_exporter *e);
+
+/* Queues a record, which must be allocated by malloc. Takes ownership of it, or frees it if the
+ * queue is full. */
+void srv_exporter_add(struct srv_exporter *e, struct srv_trace_record *r);
+
+/* Counts a record that could not be made, because memory ran out. */
+void srv_exporter_lost(struct srv_exporter *e);
+
+/* numbers of spans since the start */
+struct srv_exporter_counts {
+    uint64_t exported;
+    uint64_t queue_full; /* dropped because the queue was full or memory ran out */
+    uint64_t failed;     /* dropped because the collector did not take them */
+    uint64_t rejected;   /* sent, but not kept by the collector, as it said */
+};
+void srv_exporter_count(const struct srv_exporter *e, struct srv_exporter_counts *out);
+
+#endif
