@@ -2,13 +2,13 @@
 that are slow, dead or wrong."""
 import concurrent.futures
 import http.client
-import http.server
 import json
 import socket
 import threading
 import time
 import unittest
 
+import collector
 import grpc
 from grpc_support import CODE, WAIT, GrpcCase
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
@@ -124,45 +124,8 @@ class Headers(TracingCase):
         self.assertIn("traceparent", dict(predict(tuple(many)).initial_metadata()))
 
 
-class Collector:
-    """An OpenTelemetry collector that keeps the requests it receives. `answer` is called with the handler of each request
-    and may send any response; None answers with an empty ExportTraceServiceResponse."""
-
-    def __init__(self, answer=None):
-        outer = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                with outer.lock:
-                    outer.requests.append((self.path, dict(self.headers), body))
-                (outer.answer or Handler.accept)(self)
-
-            def accept(self, body=b"", status=200):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        class Listener(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_):
-                pass
-
-        self.answer, self.requests, self.lock = answer, [], threading.Lock()
-        self.listener = Listener(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.listener.server_port}"
-        threading.Thread(target=self.listener.serve_forever, daemon=True).start()
-
-    def close(self):
-        self.listener.shutdown()
-        self.listener.server_close()
+class Collector(collector.Collector):
+    """A collector that decodes the requests it has received."""
 
     def messages(self):
         with self.lock:
@@ -178,9 +141,9 @@ def attributes(message):
 
 class ExportCase(TracingCase):
     def collector(self, answer=None):
-        collector = Collector(answer)
-        self.addCleanup(collector.close)
-        return collector
+        started = Collector(answer)
+        self.addCleanup(started.close)
+        return started
 
     def traced(self, collector, *flags, **kw):
         return self.serve(f"--models={MODELS}", f"--otlp_endpoint={collector.url}", "--otlp_interval_seconds=0.05", *flags,
