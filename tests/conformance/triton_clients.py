@@ -6,7 +6,6 @@ import asyncio
 import os
 import pathlib
 import queue
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -24,21 +23,8 @@ import tritonclient.grpc.aio as triton_grpc_aio  # noqa: E402
 import tritonclient.http as triton_http  # noqa: E402
 import tritonclient.http.aio as triton_http_aio  # noqa: E402
 import tritonclient.utils.shared_memory as shm  # noqa: E402
+from oip_types import TYPES, write_types  # noqa: E402
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype  # noqa: E402
-
-TYPES = {"float": np.float32, "double": np.float64, "half": np.float16, "int8": np.int8, "int16": np.int16,
-         "int32": np.int32, "int64": np.int64, "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32,
-         "uint64": np.uint64, "bool": np.bool_}
-# Debian's Python writes the models, because it has the protobuf version of the generated messages.
-WRITE_TYPES = """
-import sys
-sys.path[:0] = [{e2e!r}]
-import run
-run.generate({out!r})
-run.make_importable({out!r})
-import small_models
-small_models.write_types({folder!r})
-"""
 
 
 def tensor(module, name, array, binary=True):
@@ -56,9 +42,7 @@ class TritonClients(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory(prefix="slipway-triton-")
         for name in ("half_plus_two", "digits"):
             os.symlink(os.path.join(support.MODELS, name), os.path.join(cls.folder.name, name))
-        subprocess.run(["/usr/bin/python3", "-c", WRITE_TYPES.format(
-            e2e=str(ROOT / "tests" / "e2e"), out=str(ROOT / "build" / "python"),
-            folder=os.path.join(cls.folder.name, "types", "1"))], check=True)
+        write_types(os.path.join(cls.folder.name, "types", "1"))
         cls.server = support.Server(f"--models={cls.folder.name}")
         cls.targets = {triton_http: f"127.0.0.1:{cls.server.rest_port}",
                        triton_grpc: f"127.0.0.1:{cls.server.grpc_port}"}
