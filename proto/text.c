@@ -372,6 +372,8 @@ static enum rt_status field(struct pb_text_parser *x, ProtobufCMessage *m)
                             "Message type \"%s\" has no field named \"%.*s\".", d->name,
                             (int)(s.n < 64 ? s.n : 64), (const char *)s.p);
     st = check_once(x, m, f);
+    if (!st)
+        st = pb_text_call_watch(x, f, at);
     if (st)
         return st;
     bool colon = pb_text_take(x, ':');
@@ -456,5 +458,13 @@ enum rt_status pb_text_parse_limited(ProtobufCMessage **out, const ProtobufCMess
                                      const struct rt_check *check, struct rt_error *err)
 {
     struct pb_text_parser x = {.limit = max_bytes, .check = check, .err = err};
+    return parse(&x, out, d, text);
+}
+
+enum rt_status pb_text_parse_watched(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
+                                     struct rt_span text, size_t max_bytes,
+                                     const struct pb_text_watch *watch, struct rt_error *err)
+{
+    struct pb_text_parser x = {.limit = max_bytes, .watch = watch, .err = err};
     return parse(&x, out, d, text);
 }

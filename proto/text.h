@@ -49,4 +49,17 @@ enum rt_status pb_text_parse_placed(ProtobufCMessage **out, const ProtobufCMessa
                                     struct rt_span text, struct pb_text_places *places,
                                     struct rt_error *err);
 
+/* Called with each field of a text before its value is parsed. `at` is the position of the field's
+ * name. If the function fails, the parse fails with its status, and "LINE:COLUMN: " precedes its
+ * error message. */
+struct pb_text_watch {
+    enum rt_status (*field)(void *arg, const ProtobufCFieldDescriptor *f,
+                            const struct pb_text_place *at, struct rt_error *err);
+    void *arg;
+};
+/* Like pb_text_parse_limited without a check, but calls watch->field for each field. */
+enum rt_status pb_text_parse_watched(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
+                                     struct rt_span text, size_t max_bytes,
+                                     const struct pb_text_watch *watch, struct rt_error *err);
+
 #endif

@@ -17,6 +17,7 @@ struct pb_text_parser {
     int depth;
     struct rt_error *err;
     struct pb_text_places *places;
+    const struct pb_text_watch *watch; /* may be NULL */
     /* The last position whose line and column are known. Later positions are counted from it, so
      * that the text is scanned only once. */
     const char *known;
@@ -44,6 +45,9 @@ static inline void pb_text_check(struct pb_text_parser *x)
  * of this type. */
 void pb_text_keep_place(struct pb_text_parser *x, const ProtobufCMessageDescriptor *d,
                         const char *at);
+/* Calls x->watch, if it is set, with the field `f` whose name begins at `at`. */
+enum rt_status pb_text_call_watch(struct pb_text_parser *x, const ProtobufCFieldDescriptor *f,
+                                  const char *at);
 /* Fails with INVALID_ARGUMENT. The error message begins with the line and column of `at`:
  * "LINE:COLUMN: ". */
 enum rt_status pb_text_fail(struct pb_text_parser *x, const char *at, const char *fmt, ...)

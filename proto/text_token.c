@@ -30,6 +30,18 @@ void pb_text_keep_place(struct pb_text_parser *x, const ProtobufCMessageDescript
         p->at[p->n++] = place_of(x, at);
 }
 
+enum rt_status pb_text_call_watch(struct pb_text_parser *x, const ProtobufCFieldDescriptor *f,
+                                  const char *at)
+{
+    if (!x->watch || x->stopped)
+        return x->stopped;
+    const struct pb_text_place place = place_of(x, at);
+    const enum rt_status st = x->watch->field(x->watch->arg, f, &place, x->err);
+    return st ? rt_fail_prefix(x->err, "%lld:%lld: ", (long long)place.line,
+                               (long long)place.column)
+              : RT_OK;
+}
+
 /* ---- errors ---- */
 
 enum rt_status pb_text_fail(struct pb_text_parser *x, const char *at, const char *fmt, ...)
