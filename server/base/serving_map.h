@@ -18,6 +18,7 @@
 #include "runtime/files/saved_model.h"
 
 struct rt_account;
+struct srv_triton;
 struct srv_model_queue; /* the queued jobs of a version */
 struct srv_version_metrics;
 struct srv_model_log;
@@ -46,6 +47,8 @@ struct srv_version {
     struct srv_model_log *log;
     /* account in the memory budget of all models, equal to srv_load.account */
     struct rt_account *account;
+    /* the configuration of a model of a Triton repository, or NULL; owned by the version */
+    struct srv_triton *triton;
 };
 
 /* Returns a zeroed array of handle counts, one per I/O loop, or NULL if memory runs out. The caller

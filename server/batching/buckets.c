@@ -14,8 +14,7 @@ static bool may_merge(const struct srv_model_queue *l, const struct srv_call_que
                       const struct srv_job *job)
 {
     return q && !q->never_merge && job->n_rows > 0 && job->n_feeds > 0 && job->n_fetches > 0 &&
-           (l->batching.mode == SRV_BATCHING_ALL ||
-            (l->batching.mode == SRV_BATCHING_ROW_WISE && q->rowwise)) &&
+           srv_batching_merges(&l->batching, job->signature->def->name, q->rowwise) &&
            (l->policy.max_rows > 1 || l->policy.n_sizes);
 }
 

@@ -108,6 +108,15 @@ enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
     const struct srv_batching *b = &job->version->model_queue->batching;
 
     (void)s;
+    if (b->n_levels && job->level > b->n_levels)
+        return rt_fail(&job->err, RT_INVALID_ARGUMENT,
+                       "the priority %u is not between 1 and %u, the priority_levels of the model",
+                       job->level, b->n_levels);
+    if (b->limits_rows && job->n_rows > b->max_batch_size &&
+        strcmp(b->signature, job->signature->def->name) == 0)
+        return rt_fail(&job->err, RT_INVALID_ARGUMENT,
+                       "the request has %lld rows, but max_batch_size of the model is %lld",
+                       (long long)job->n_rows, (long long)b->max_batch_size);
     if (!srv_job_is_as_tensorflow(job))
         return RT_OK;
     if (!job->n_feeds)

@@ -255,15 +255,19 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
         (c->n_jobs && (c->n_jobs >= s->max_jobs || j->bytes > s->max_bytes ||
                        c->n_bytes > s->max_bytes - j->bytes)))
         return SRV_CORE_FULL;
+    if (l->policy->max_jobs && l->n_jobs >= l->policy->max_jobs)
+        return SRV_CORE_FULL;
     if (!has_capacity(b, j->rows))
         return SRV_CORE_FULL_BATCHES;
+    if (l->policy->max_queued_ns)
+        j->deadline_ns = min64(j->deadline_ns, later(now, l->policy->max_queued_ns));
     if (l->n_jobs++ == 0)
         activate(c, l);
     j->bucket = b;
     j->queued_ns = now;
     j->due_ns = later(now, s->patience_ns);
     if (b->alone || !j->level)
-        j->level = SRV_CORE_LEVEL;
+        j->level = l->policy->level ? l->policy->level : SRV_CORE_LEVEL;
     if (!b->alone)
         j->due_ns = min64(j->due_ns, j->deadline_ns);
     insert(b, j);
@@ -280,6 +284,24 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
 
 /* ---- choosing a batch ---- */
 
+/* Returns the largest preferred size that the first jobs of the bucket make exactly, or 0. */
+static int64_t preferred_rows(const struct srv_core_bucket *b)
+{
+    const struct srv_core_policy *p = b->model_queue->policy;
+    int64_t rows = 0, best = 0;
+    int k = 0;
+
+    for (const struct srv_core_job *j = p->n_preferred && b->merges ? b->head : NULL;
+         j && j->rows && k < p->n_preferred; j = j->next) {
+        rows += j->rows;
+        while (k < p->n_preferred && p->preferred[k] < rows)
+            k++;
+        if (k < p->n_preferred && p->preferred[k] == rows)
+            best = rows;
+    }
+    return best;
+}
+
 /* Returns the earliest time at which a batch of bucket `b` may start. The bucket must have jobs. */
 static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *b)
 {
@@ -287,7 +309,7 @@ static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *
     int64_t oldest = RT_NEVER;
 
     if (!p->timeout_ns || c->hurries || b->model_queue->hurries || !b->merges ||
-        b->n_rows >= srv_core_row_limit(b) || b->n_batches > 1)
+        b->n_rows >= srv_core_row_limit(b) || b->n_batches > 1 || preferred_rows(b))
         return INT64_MIN;
     for (const struct srv_core_job *j = b->head; j; j = j->next)
         oldest = min64(oldest, j->queued_ns);
@@ -326,6 +348,12 @@ static bool is_kept(const struct srv_core *c, const struct srv_core_bucket *b, i
     return recent->model_queue && recent->ns > now - RECENT_NS;
 }
 
+/* Returns whether as many batches of the model queue are running as its policy allows. */
+static bool is_full(const struct srv_core_model_queue *l)
+{
+    return l->policy->max_running && l->running >= l->policy->max_running;
+}
+
 /* Considers the buckets of model queue `l` that are ready and from which the worker may take a
  * batch. Returns the bucket whose first job must run before the first jobs of the other buckets
  * (is_before). Returns NULL if no bucket is ready, or if a running batch of `l` must end first. */
@@ -335,7 +363,7 @@ static struct srv_core_bucket *choose(const struct srv_core *c,
 {
     struct srv_core_bucket *best = NULL;
 
-    if (l->alone_running)
+    if (l->alone_running || is_full(l))
         return NULL;
     for (struct srv_core_bucket *b = l->buckets; b; b = b->next)
         if (b->head && (!best || is_before(b->head, best->head)) && may_take(b, which) &&
@@ -429,6 +457,9 @@ static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int
         if (share < limit && per_row * (double)share > start)
             limit = max64(share, 1);
     }
+    const int64_t wanted = preferred_rows(b);
+    if (wanted && wanted < limit)
+        limit = wanted;
     if (b->prefers && b->merges && !fixed && !b->model_queue->policy->n_sizes)
         limit = preferred(b, limit);
     for (struct srv_core_job *j = b->head, *next; j; j = next) {
@@ -566,7 +597,8 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
     struct srv_core_model_queue *l = b->model_queue;
 
     if (b->head || b->alone || b->has_large_outputs || !srv_core_has_place(c, n_workers) ||
-        l->alone_running || b->cost.runs < ENOUGH_RUNS || srv_cost_of(&b->cost, j->rows) > max_ns ||
+        l->alone_running || is_full(l) || b->cost.runs < ENOUGH_RUNS ||
+        srv_cost_of(&b->cost, j->rows) > max_ns ||
         (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
         return false;
     /* A waiting job of the same model queue that writes variables must run before job `j`. */

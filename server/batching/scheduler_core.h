@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SRV_MAX_BATCH_SIZES = 1024 };
+enum { SRV_MAX_BATCH_SIZES = 1024, SRV_MAX_PREFERRED_SIZES = 64 };
 
 struct srv_core_bucket;
 struct srv_core_model_queue;
@@ -51,18 +51,24 @@ void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns);
 int64_t srv_cost_of(const struct srv_cost *c, int64_t rows);
 
 struct srv_core_policy {
-    int64_t max_rows; /* maximum number of rows of a batch, at least 1 */
-    /* time for which an incomplete batch waits for more jobs, or 0 */
-    int64_t timeout_ns;
+    int64_t max_rows;   /* maximum number of rows of a batch, at least 1 */
+    int64_t timeout_ns; /* time for which an incomplete batch waits for more jobs, or 0 */
     /* maximum number of waiting batches in each srv_core_queue; 0 means no limit */
     int64_t max_queue_batches;
     /* Whether to batch as TensorFlow Serving does. Batches are then as large as possible, even if
-     * idle workers could share the rows or a job misses its deadline. A job is dropped only after
-     * its deadline has passed. */
+     * idle workers could share the rows. A job is dropped only after its deadline has passed. */
     bool fixed;
     /* Allowed batch sizes in ascending order. A merged batch is padded to one of these sizes. */
     int n_sizes;
     int64_t sizes[SRV_MAX_BATCH_SIZES];
+    /* Preferred batch sizes in ascending order. When the waiting jobs make one of them exactly, the
+     * batch need not wait for more jobs, and gets the largest of these sizes. */
+    int n_preferred;
+    int64_t preferred[SRV_MAX_PREFERRED_SIZES];
+    /* Maximum numbers of queued jobs and of running batches of a model queue, and maximum time for
+     * which a job may be queued. 0 means no limit besides those of srv_core_settings. */
+    int64_t max_jobs, max_running, max_queued_ns;
+    uint32_t level; /* level of jobs without a priority; 0 means SRV_CORE_LEVEL */
 };
 
 /* The queue of one callable, which may have several buckets. The limit on waiting batches applies
@@ -97,8 +103,7 @@ struct srv_core_bucket {
     int64_t max_rows;
     int64_t used_ns; /* time at which a job was last queued */
     struct srv_cost cost;
-    /* Returns whether a specialisation is compiled for batches of `rows` rows. Such batches run
-     * faster. The pointer may be NULL if all batch sizes are equally fast. */
+    /* Returns whether a specialisation is compiled for batches of `rows` rows; may be NULL. */
     bool (*prefers)(const void *of, int64_t rows);
     const void *of;
 };

@@ -6,6 +6,7 @@
 #include "runtime/base/log.h"
 #include "server/batching/scheduler_internal.h"
 #include "server/config/batching.h"
+#include "server/triton/triton.h"
 
 enum {
     PATIENCE_NS = 1000000000,
@@ -176,8 +177,7 @@ static void request_compilation(const struct srv_model_queue *l, const struct rt
 {
     for (int i = 0; i < m->n_signatures; i++) {
         const struct rt_model_signature *sig = &m->signatures[i];
-        const bool merges = l->batching.mode == SRV_BATCHING_ALL ||
-                            (l->batching.mode == SRV_BATCHING_ROW_WISE && sig->rowwise);
+        const bool merges = srv_batching_merges(&l->batching, sig->def->name, sig->rowwise);
         struct rt_shape *shapes = sig->call && merges && l->policy.n_sizes
                                       ? calloc((size_t)sig->def->n_inputs + 1, sizeof *shapes)
                                       : NULL;
@@ -221,6 +221,8 @@ enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *
         free(l);
         return st;
     }
+    if (v->triton)
+        srv_triton_batching(v->triton, &l->batching);
     srv_batching_policy(&l->batching, &l->policy);
     request_compilation(l, v->loaded);
     l->scheduler = s;

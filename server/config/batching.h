@@ -38,6 +38,18 @@ struct srv_batching {
     bool splits_large; /* whether a request with too many rows is split into sub-requests */
     /* maximum number of rows of an executed batch and of a sub-request */
     int64_t max_execution_batch_size;
+    /* ---- set by a model's config.pbtxt (server/triton/triton.h), otherwise 0 ---- */
+    /* The signature to which the mode SRV_BATCHING_ALL and the limit on a request's rows apply. The
+     * requests of other signatures are merged as in SRV_BATCHING_ROW_WISE. NULL means all
+     * signatures. */
+    const char *signature;
+    bool limits_rows; /* whether a request with more than max_batch_size rows is refused */
+    int n_preferred;
+    int64_t preferred[SRV_MAX_PREFERRED_SIZES]; /* in ascending order */
+    /* as in srv_core_policy */
+    int64_t max_queue_jobs, max_running, max_queue_micros;
+    uint32_t default_level;
+    uint32_t n_levels; /* highest permitted level of a request; 0 means no limit */
 };
 
 struct Tensorflow__Serving__BatchingParameters;
@@ -68,6 +80,11 @@ enum rt_status srv_batching_of_server(struct srv_batching *out, const struct srv
 enum rt_status srv_batching_of_version(struct srv_batching *out, const struct srv_batching *server,
                                        const struct srv_options *o, const char *dir,
                                        struct rt_error *err);
+/* Returns whether requests of the signature `name` may be merged if its rows are independent
+ * (`rowwise`), or in any case. */
+bool srv_batching_merges(const struct srv_batching *b, const char *name, bool rowwise);
+/* Returns whether requests of the signature `name` are batched as in tensorflow_model_server. */
+bool srv_batching_is_for_all(const struct srv_batching *b, const char *name);
 void srv_batching_policy(const struct srv_batching *b, struct srv_core_policy *out);
 
 #endif

@@ -149,7 +149,8 @@ static bool same_model(const struct srv_model_config *a, const struct srv_model_
 {
     if (strcmp(a->name, b->name) != 0 || strcmp(a->base_path, b->base_path) != 0 ||
         strcmp(a->platform, b->platform) != 0 || a->policy != b->policy ||
-        a->n_latest != b->n_latest || a->n_specific != b->n_specific || a->n_labels != b->n_labels)
+        a->has_policy != b->has_policy || a->n_latest != b->n_latest ||
+        a->n_specific != b->n_specific || a->n_labels != b->n_labels)
         return false;
     for (int i = 0; i < a->n_specific; i++)
         if (a->specific[i] != b->specific[i])
@@ -288,6 +289,7 @@ static enum rt_status read_policy(struct srv_config *c, struct srv_model_config 
      * fit into a line. */
     enum { LATEST = 100, ALL = 101, SPECIFIC = 102 };
     int choice = (int)p->policy_choice_case;
+    out->has_policy = choice != 0;
     if (choice == ALL) {
         out->policy = SRV_POLICY_ALL;
     } else if (choice == SPECIFIC) {

@@ -34,6 +34,8 @@ struct srv_model_config {
     const char *base_path; /* absolute path without a trailing slash */
     const char *platform;
     enum srv_policy policy;
+    /* whether the configuration states the policy; otherwise the model's config.pbtxt may */
+    bool has_policy;
     int64_t n_latest; /* number of versions to serve under SRV_POLICY_LATEST, at least 1 */
     int n_specific;
     const int64_t *specific;

@@ -11,6 +11,7 @@
 #include "runtime/base/machine.h"
 #include "runtime/base/thread.h"
 #include "runtime/session/account.h"
+#include "server/triton/triton.h"
 
 enum { BASE_BYTES = 8 << 20 };
 
@@ -182,7 +183,10 @@ static void log_timing(const struct srv_load *load, struct rt_session *session)
  * not served. */
 static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
 {
-    struct srv_version v = {.model = load->model, .version = load->version, .loaded = load->loaded};
+    struct srv_version v = {.model = load->model,
+                            .version = load->version,
+                            .loaded = load->loaded,
+                            .triton = load->triton};
 
     struct rt_session *session = l->calls->validate ? load->loaded->session : NULL;
     if (session) {
@@ -240,7 +244,9 @@ static bool has_warmup(const struct srv_loader *l, const struct srv_load *load)
 static struct rt_model_options model_options(struct srv_loader *l, struct srv_load *load)
 {
     const struct srv_options *o = &l->server->options;
-    struct rt_device *gpu = l->calls->choose_gpu ? l->calls->choose_gpu(l->server) : NULL;
+    const struct srv_triton *t = load->triton;
+    const bool may_use_gpu = l->calls->choose_gpu && !(t && t->on_cpu);
+    struct rt_device *gpu = may_use_gpu ? l->calls->choose_gpu(l->server) : NULL;
     return (struct rt_model_options){
         .session = {.registry = l->server->registry,
                     .run_memory_limit = (size_t)o->run_memory_limit_bytes,
@@ -260,8 +266,8 @@ static struct rt_model_options model_options(struct srv_loader *l, struct srv_lo
                     .accelerates_all = gpu != NULL,
                     .log_device_placement = o->log_device_placement,
                     .cancelled = &load->cancelled},
-        .tags = l->tags,
-        .n_tags = l->n_tags,
+        .tags = t && t->graph_tag ? &t->graph_tag : l->tags,
+        .n_tags = t && t->graph_tag ? 1 : l->n_tags,
         .allow_unsupported_signatures = o->allow_unsupported_signatures,
         .load_all_variables = o->enable_session_service,
         .warm_up = o->enable_model_warmup && !has_warmup(l, load),
@@ -276,8 +282,10 @@ static void drop(struct srv_loader *l, struct srv_load *load)
     if (load->loaded)
         l->calls->free(load->loaded);
     rt_account_free(load->account);
+    srv_triton_free(load->triton);
     load->loaded = NULL;
     load->account = NULL;
+    load->triton = NULL;
 }
 
 /* Loads and validates an admitted model. `need` is its estimated memory. */
@@ -285,6 +293,8 @@ static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load,
 {
     const struct rt_model_options options = model_options(l, load);
     enum rt_status st = l->calls->load(&load->loaded, load->dir, &options, &load->err);
+    if (!st && load->triton)
+        st = srv_triton_check_model(load->triton, load->loaded, &load->err);
     if (!st)
         st = validate(l, load);
     if (!st && load->loaded->session)
@@ -318,10 +328,14 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
 {
     int64_t weight_bytes = 0;
     const struct rt_check check = {check_cancelled, load};
-    enum rt_status st = check_file(l, load);
+    enum rt_status st = srv_triton_read_for(load->dir, &load->triton, &load->err);
     if (!st)
-        st =
-            l->calls->is_complete(load->dir, l->tags, l->n_tags, &check, &weight_bytes, &load->err);
+        st = check_file(l, load);
+    const struct srv_triton *t = load->triton;
+    const bool has_tag = t && t->graph_tag;
+    if (!st)
+        st = l->calls->is_complete(load->dir, has_tag ? &t->graph_tag : l->tags,
+                                   has_tag ? 1 : l->n_tags, &check, &weight_bytes, &load->err);
     if (st)
         return st;
     const int64_t need = srv_loader_estimate(weight_bytes);

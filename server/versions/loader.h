@@ -105,6 +105,8 @@ struct srv_load {
     /* The model's account in the memory budget, or NULL if the load was refused. It must be freed
      * after `loaded`. */
     struct rt_account *account;
+    /* The model's config.pbtxt, or NULL (server/triton/triton.h). Freed with `account`. */
+    struct srv_triton *triton;
     int64_t ns;
 };
 

@@ -7,6 +7,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/session/account.h"
+#include "server/triton/triton.h"
 
 void srv_mgr_load_done(void *arg, struct srv_load *load)
 {
@@ -133,6 +134,7 @@ static enum rt_status make_version(struct srv_manager *m, struct srv_managed *mo
     v->version = e->version;
     v->loaded = load->loaded;
     v->account = load->account;
+    v->triton = load->triton;
     enum rt_status st = v->model && v->handles ? m->calls->attach(m->server, v, &load->err)
                                                : rt_fail_memory(&load->err, "a version", sizeof *v);
     if (st) {
@@ -141,6 +143,7 @@ static enum rt_status make_version(struct srv_manager *m, struct srv_managed *mo
     }
     load->loaded = NULL;
     load->account = NULL;
+    load->triton = NULL;
     e->live = v;
     return RT_OK;
 }
@@ -167,6 +170,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
     if (load->loaded)
         m->calls->free(load->loaded);
     rt_account_free(load->account);
+    srv_triton_free(load->triton);
     /* the failed load has freed memory, so the heap must be trimmed */
     m->trim_pending |= load->status != RT_OK;
     if (!ends && !load->changed)

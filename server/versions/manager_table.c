@@ -11,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "server/versions/policy.h"
+#include "server/triton/triton.h"
 
 enum {
     MAX_ENDED = 100, /* maximum number of ended versions that a model's status lists */
@@ -192,6 +193,7 @@ void srv_mgr_free_model(struct srv_managed *model)
         free_entry(model->entries[i]);
     free(model->entries);
     free(model->trouble);
+    srv_triton_free(model->triton);
     free(model->name);
     free(model);
 }

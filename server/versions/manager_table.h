@@ -80,6 +80,10 @@ struct srv_managed {
      * of a version that still serves contains the problem. The manager's thread writes this member
      * under the lock. */
     char *trouble;
+    /* The model's config.pbtxt as it was last read without an error, or NULL, and a hash of the
+     * status of the file that was last read, or 0. */
+    struct srv_triton *triton;
+    uint64_t triton_seen;
     int watch; /* inotify watch descriptor of the base path, or -1 */
     struct srv_load_rounds load_rounds;
 };

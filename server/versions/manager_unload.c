@@ -4,6 +4,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/session/account.h"
+#include "server/triton/triton.h"
 
 enum { MAX_THREADS = 256 };
 
@@ -115,6 +116,7 @@ void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
     struct srv_version *v = g->version;
     m->n_freeing--;
     rt_account_free(v->account);
+    srv_triton_free(v->triton);
     srv_mgr_free_version(v);
     m->trim_pending = true;
     g->entry->live = NULL;

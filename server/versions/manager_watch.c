@@ -8,6 +8,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "server/triton/triton.h"
 
 void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e)
 {
@@ -362,6 +363,49 @@ static void take_scan(struct srv_manager *m, struct srv_managed *model, const st
     model->empty_logged = scan->n_there == 0;
 }
 
+/* Reads the model's config.pbtxt again if it has changed. If the file cannot be read, the
+ * configuration that was read before remains, and the loads of versions report the error. */
+static void look_at_triton(struct srv_managed *model)
+{
+    const char *base_path = model->config->base_path;
+    struct srv_triton *t = NULL;
+    struct rt_error err = {0};
+    const uint64_t seen = srv_source_triton_hash(base_path);
+
+    if (seen == model->triton_seen)
+        return;
+    model->triton_seen = seen;
+    if (srv_triton_read(base_path, &t, &err))
+        return;
+    srv_triton_free(model->triton);
+    model->triton = t;
+    if (t && t->ignored)
+        RT_LOG(RT_LOG_INFO, "model %s: these fields of %s have no effect here: %s", model->name,
+               t->path, t->ignored);
+}
+
+/* Scans the base path by the model's version policy. If the configuration states none, the policy
+ * in config.pbtxt applies, if the versions lie as in Triton's repositories. */
+static enum rt_status scan_versions(struct srv_managed *model, int max_names,
+                                    struct rt_arena *arena, struct srv_scan *scan,
+                                    struct rt_error *err)
+{
+    struct srv_model_config config = *model->config;
+    enum rt_status st = srv_source_scan(&config, max_names, arena, scan, err);
+    char *dir =
+        !st && scan->n ? srv_source_version_dir(config.base_path, scan->found[0].name) : NULL;
+    const bool is_nested = dir && srv_triton_base_length(dir);
+
+    free(dir);
+    if (!is_nested)
+        return st;
+    look_at_triton(model);
+    if (!model->triton || config.has_policy)
+        return st;
+    srv_triton_policy(model->triton, &config);
+    return srv_source_scan(&config, max_names, arena, scan, err);
+}
+
 /* Scans a model's base path. Unless `may_be_large` is set, a large base path is only marked as
  * large, and its scan remains due. */
 static void scan_model(struct srv_manager *m, struct srv_managed *model, bool may_be_large)
@@ -380,8 +424,8 @@ static void scan_model(struct srv_manager *m, struct srv_managed *model, bool ma
     struct srv_scan scan = {0};
     srv_mgr_watch_folder(m, model->config->base_path, &model->watch);
     const enum rt_status st =
-        arena ? srv_source_scan(model->config, may_be_large ? SRV_SCAN_MAX_NAMES : SMALL_NAMES,
-                                arena, &scan, &err)
+        arena ? scan_versions(model, may_be_large ? SRV_SCAN_MAX_NAMES : SMALL_NAMES, arena, &scan,
+                              &err)
               : RT_RESOURCE_EXHAUSTED;
     model->is_large = scan.n_names > SMALL_NAMES;
     if (!model->is_large || may_be_large) {

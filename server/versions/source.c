@@ -14,6 +14,7 @@
 #include "runtime/base/map.h"
 #include "runtime/base/regular_file.h"
 #include "server/base/number.h"
+#include "server/triton/triton.h"
 
 enum {
     /* Limits of a version's directory. A directory that exceeds them is refused. */
@@ -374,6 +375,40 @@ static enum rt_status walk(struct walk *w, const char *path, int depth)
     return descends ? walk_into(w, path, depth) : RT_OK;
 }
 
+/* Appends a line about the file config.pbtxt in the base path that is the first n bytes of
+ * `base_path`. Returns whether there is such a file. */
+static bool add_triton(struct walk *w, const char *base_path, size_t n)
+{
+    char path[4096];
+    struct stat s;
+
+    if ((size_t)snprintf(path, sizeof path, "%.*s/" SRV_TRITON_FILE, (int)n, base_path) >=
+            sizeof path ||
+        stat(path, &s))
+        return false;
+    const int64_t modified = time_ns(s.st_mtim), changed = time_ns(s.st_ctim);
+    const int64_t newest = modified > changed ? modified : changed;
+    if (newest > w->out->newest_ns)
+        w->out->newest_ns = newest;
+    rt_bytes_addf(&w->lines, SRV_TRITON_FILE " %llx %llx %lld %lld %lld\n",
+                  (unsigned long long)s.st_dev, (unsigned long long)s.st_ino, (long long)s.st_size,
+                  (long long)modified, (long long)changed);
+    return true;
+}
+
+uint64_t srv_source_triton_hash(const char *base_path)
+{
+    struct srv_fingerprint f = {0};
+    struct walk w = {.out = &f};
+    uint64_t hash = 0;
+
+    rt_bytes_init(&w.lines, 4096);
+    if (add_triton(&w, base_path, strlen(base_path)) && !w.lines.failed)
+        hash = rt_hash(w.lines.p, w.lines.n) | 1;
+    rt_bytes_clear(&w.lines);
+    return hash;
+}
+
 enum rt_status srv_source_fingerprint(const char *dir, const struct rt_check *check,
                                       struct srv_fingerprint *out, struct rt_error *err)
 {
@@ -381,6 +416,9 @@ enum rt_status srv_source_fingerprint(const char *dir, const struct rt_check *ch
     memset(out, 0, sizeof *out);
     rt_bytes_init(&w.lines, (size_t)256 << 20);
     enum rt_status st = walk(&w, dir, 0);
+    const size_t n_base = srv_triton_base_length(dir);
+    if (n_base) /* config.pbtxt applies to the version (server/triton) */
+        add_triton(&w, dir, n_base);
     if (!st && w.lines.failed)
         st = rt_fail_memory(err, "a fingerprint", w.lines.n);
     if (!st) {

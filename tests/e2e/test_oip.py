@@ -12,7 +12,7 @@ import unittest
 
 import grpc
 import small_models
-from inference import grpc_service_pb2, grpc_service_pb2_grpc
+from inference import grpc_service_pb2, grpc_service_pb2_grpc, model_config_pb2
 from support import MODELS, SLOW, Server, command
 
 WAIT = 20 * SLOW
@@ -372,7 +372,7 @@ class Grpc(OipTest):
         for dtype, (name, _, _) in TYPES.items():
             config = self.stub.ModelConfig(pb.ModelConfigRequest(name="types@" + dtype), timeout=WAIT).config
             self.assertEqual((config.name, config.platform), ("types@" + dtype, "tensorflow_savedmodel"))
-            self.assertEqual((config.input[0].data_type, config.output[0].dims), (pb.DataType.Value("TYPE_" + name), [-1]))
+            self.assertEqual((config.input[0].data_type, config.output[0].dims), (model_config_pb2.DataType.Value("TYPE_" + name), [-1]))
 
     def test_every_type_raw_and_typed(self):
         for dtype, (name, form, field) in TYPES.items():

@@ -28,7 +28,7 @@ LAYERS = {
     "clients/": {"runtime/base/", "proto/", "clients/http/", "clients/"},
     "server/main.c": {"runtime/base/", "proto/", "runtime/", "kernels/", "clients/http/", "server/", "clients/"},
 }
-GENERATED = ("tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/health/",
+GENERATED = ("inference/", "tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/health/",
              "grpc/reflection/", "opentelemetry/")
 BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
 ONLY_IN_MAIN = {"getenv", "setlocale"}

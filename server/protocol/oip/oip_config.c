@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "server/triton/triton.h"
 #include "server/versions/status.h"
 
 /* ---- the repository's index ---- */
@@ -168,28 +169,13 @@ const struct srv_description_steps srv_oip_index = {find_index, write_index};
 
 /* ---- the configuration of a model ---- */
 
-/* Returns the number of the type in the enum DataType of ModelConfig. Sets *name to the type's name
- * without "TYPE_". */
-static int type_number(enum rt_dtype dtype, const char **name)
-{
-    static const enum rt_dtype types[] = {RT_NO_DTYPE, RT_BOOL, RT_U8,  RT_U16,    RT_U32,
-                                          RT_U64,      RT_I8,   RT_I16, RT_I32,    RT_I64,
-                                          RT_F16,      RT_F32,  RT_F64, RT_STRING, RT_BF16};
-
-    *name = dtype == RT_STRING ? "STRING" : srv_oip_dtype_name(dtype);
-    for (int i = 1; i < (int)(sizeof types / sizeof *types); i++)
-        if (types[i] == dtype)
-            return i;
-    return 0;
-}
-
 static void write_tensors_json(struct rt_bytes *out, const struct rt_tensor_spec *specs, int n)
 {
     const char *type;
 
     for (int i = 0; i < n; i++) {
         const struct rt_shape *shape = &specs[i].shape;
-        type_number(specs[i].dtype, &type);
+        srv_triton_type(specs[i].dtype, &type);
         rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
         srv_json_quote(out, specs[i].alias, strlen(specs[i].alias));
         rt_bytes_addf(out, ",\"data_type\":\"TYPE_%s\",\"dims\":[", type);
@@ -230,7 +216,7 @@ static void write_tensors(struct rt_bytes *out, uint32_t number, uint32_t dims_n
     for (int i = 0; i < n; i++) {
         const struct rt_shape *shape = &specs[i].shape;
         srv_put_text(&item, 1, specs[i].alias);
-        srv_put_int(&item, 2, (uint64_t)type_number(specs[i].dtype, &type));
+        srv_put_int(&item, 2, (uint64_t)srv_triton_type(specs[i].dtype, &type));
         srv_oip_put_dims(&dims, shape->rank < 0 ? 1 : shape->rank,
                          shape->rank < 0 ? &unknown : shape->dim);
         srv_put_message(&item, dims_number, &dims);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "server/versions/manager.h"
+#include "server/triton/triton.h"
 
 static const char *const extensions[] = {
     "binary_tensor_data", "classification", "parameters", "model_configuration",
@@ -104,18 +105,18 @@ static enum rt_status keep_model(struct srv_description *d, const struct rt_sign
 enum rt_status srv_oip_find_model(struct srv_description *d)
 {
     const struct rt_span wanted = d->spec.signature;
-    const char *name =
-        wanted.n ? rt_arena_strndup(d->arena, (const char *)wanted.p, wanted.n) : "serving_default";
     enum rt_status st = srv_oip_find_version(d);
 
     if (st)
         return st;
+    const char *own = srv_triton_signature(d->version->triton);
+    const char *name =
+        wanted.n ? rt_arena_strndup(d->arena, (const char *)wanted.p, wanted.n) : own;
     const struct rt_model_signature *sig = name && (!wanted.n || strlen(name) == wanted.n)
                                                ? rt_model_signature(d->version->loaded, name)
                                                : NULL;
     if (!sig) {
-        const struct rt_span shown =
-            rt_error_name(d->err, wanted.n ? wanted : rt_span_str("serving_default"));
+        const struct rt_span shown = rt_error_name(d->err, wanted.n ? wanted : rt_span_str(own));
         return rt_fail(d->err, RT_NOT_FOUND, "the model has no signature \"%.*s\"", (int)shown.n,
                        (const char *)shown.p);
     }

@@ -9,6 +9,7 @@
 #include "runtime/session/session.h"
 #include "server/base/shared_memory.h"
 #include "server/protocol/route.h"
+#include "server/triton/triton.h"
 
 enum rt_status srv_oip_read_spec(struct rt_span name, struct rt_span version,
                                  struct srv_model_spec *spec, struct rt_error *err)
@@ -108,7 +109,11 @@ enum rt_status srv_oip_request_parameter(struct srv_inference *inf, struct rt_sp
 
 enum rt_status srv_oip_resolve(struct srv_inference *inf, struct rt_error *err)
 {
-    return srv_inference_signature(inf, inf->spec.signature, &inf->job->signature, RT_NOT_FOUND,
+    const struct rt_span name = inf->spec.signature.n
+                                    ? inf->spec.signature
+                                    : rt_span_str(srv_triton_signature(inf->job->version->triton));
+
+    return srv_inference_signature(inf, name, &inf->job->signature, RT_NOT_FOUND,
                                    "the model has no signature \"%s\"", err);
 }
 
