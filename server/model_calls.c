@@ -3,6 +3,7 @@
 #include "runtime/base/machine.h"
 #include "server/gpus.h"
 #include "server/replay/golden.h"
+#include "server/replay/model_warmup.h"
 #include "server/versions/loader.h"
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_log.h"
@@ -63,6 +64,8 @@ static enum rt_status validate(struct srv_server *s, struct srv_version *v, cons
                                const _Atomic bool *cancelled, struct rt_error *err)
 {
     enum rt_status st = srv_warmup_run(s, v, dir, cancelled, err);
+    if (!st)
+        st = srv_model_warmup_run(s, v, dir, cancelled, err);
     return st ? st : srv_golden_run(s, v, dir, cancelled, err);
 }
 

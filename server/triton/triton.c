@@ -24,7 +24,7 @@ enum {
 #define BATCHING &inference__model_dynamic_batching__descriptor
 #define QUEUE    &inference__model_queue_policy__descriptor
 #define GROUP    &inference__model_instance_group__descriptor
-#define LATEST   &inference__model_version_policy__latest__descriptor
+#define WARMUP   &inference__model_warmup__descriptor
 
 /* What is done about a field when its name is read: it is refused with the sentence `why`, or, if
  * `why` is NULL, it is listed as a field without effect. */
@@ -49,7 +49,6 @@ static const struct rule rules[] = {
     {CONFIG, "optimization", NULL},
     {CONFIG, "metric_tags", NULL},
     {CONFIG, "response_cache", NULL},
-    {CONFIG, "model_warmup", NULL},
     {CONFIG, "model_metrics", NULL},
     {BATCHING, "preserve_ordering", NULL},
     {QUEUE, "allow_timeout_override", NULL},
@@ -216,6 +215,33 @@ static enum rt_status check_version_policy(const struct srv_triton *t, struct rt
                                                      "latest: num_versions is not at least 1");
 }
 
+static enum rt_status check_warmup(const struct srv_triton *t, struct rt_error *err)
+{
+    const Inference__ModelConfig *m = t->message;
+    size_t n = 0;
+
+    for (size_t i = 0; i < m->n_model_warmup; i++) {
+        const Inference__ModelWarmup *w = m->model_warmup[i];
+        if (m->max_batch_size && w->batch_size > (uint32_t)m->max_batch_size)
+            return srv_triton_fail(t, WARMUP, "batch_size", i, err,
+                                   "%u is more than max_batch_size, %d", w->batch_size,
+                                   m->max_batch_size);
+        for (size_t k = 0; k < w->n_inputs; k++, n++) {
+            const Inference__ModelWarmup__Input *in = w->inputs[k]->value;
+            if (!in || in->input_data_type_case ==
+                           INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE__NOT_SET)
+                return srv_triton_fail(t, WARMUP, "inputs", n, err,
+                                       "input \"%.100s\" has no zero_data, random_data or "
+                                       "input_data_file",
+                                       w->inputs[k]->key);
+            if (!in->data_type)
+                return srv_triton_fail(t, WARMUP, "inputs", n, err,
+                                       "input \"%.100s\" has no data_type", w->inputs[k]->key);
+        }
+    }
+    return RT_OK;
+}
+
 /* ---- instances and parameters ---- */
 
 static enum rt_status read_instances(struct srv_triton *t, struct rt_error *err)
@@ -270,6 +296,8 @@ static enum rt_status check(struct reader *r, struct rt_error *err)
     if (!st)
         st = check_version_policy(r->t, err);
     if (!st)
+        st = check_warmup(r->t, err);
+    if (!st)
         st = read_instances(r->t, err);
     return st ? st : read_parameters(r, err);
 }
@@ -288,6 +316,7 @@ static enum rt_status parse(struct srv_triton *t, struct rt_span text, struct rt
     if (st)
         rt_fail_prefix(err, "%s:", t->path);
     t->message = (Inference__ModelConfig *)message;
+    t->has_warmup = !st && t->message->n_model_warmup > 0;
     if (!st)
         st = check(&r, err);
     if (!st && r.ignored.n) {

@@ -40,6 +40,7 @@ struct srv_triton {
     /* the parameter TF_SIGNATURE_DEF: the signature that the model's name stands for; or NULL */
     const char *signature;
     int64_t n_instances; /* number of batches that may run at a time, or 0 for no limit */
+    bool has_warmup;     /* whether there are requests in model_warmup */
     bool on_cpu;         /* whether all instances are to run on the CPU */
 };
 
@@ -75,6 +76,8 @@ void srv_triton_batching(const struct srv_triton *t, struct srv_batching *b);
 /* Returns the number of the type in the enum DataType of model_config.proto, or 0 if the enum has
  * no such type. Sets *name to the type's name there without "TYPE_". */
 int srv_triton_type(enum rt_dtype dtype, const char **name);
+/* Returns the type with this number there, or RT_NO_DTYPE, and sets *name likewise. */
+enum rt_dtype srv_triton_dtype(int number, const char **name);
 /* Checks the inputs and outputs that the configuration lists against the model's signature. */
 enum rt_status srv_triton_check_model(const struct srv_triton *t, const struct rt_model *model,
                                       struct rt_error *err);

@@ -5,35 +5,45 @@
 #include "runtime/files/saved_model.h"
 #include "server/triton/triton.h"
 
+static const struct {
+    enum rt_dtype dtype;
+    const char *name;
+} types[] = {
+    [INFERENCE__DATA_TYPE__TYPE_BOOL] = {RT_BOOL, "BOOL"},
+    [INFERENCE__DATA_TYPE__TYPE_UINT8] = {RT_U8, "UINT8"},
+    [INFERENCE__DATA_TYPE__TYPE_UINT16] = {RT_U16, "UINT16"},
+    [INFERENCE__DATA_TYPE__TYPE_UINT32] = {RT_U32, "UINT32"},
+    [INFERENCE__DATA_TYPE__TYPE_UINT64] = {RT_U64, "UINT64"},
+    [INFERENCE__DATA_TYPE__TYPE_INT8] = {RT_I8, "INT8"},
+    [INFERENCE__DATA_TYPE__TYPE_INT16] = {RT_I16, "INT16"},
+    [INFERENCE__DATA_TYPE__TYPE_INT32] = {RT_I32, "INT32"},
+    [INFERENCE__DATA_TYPE__TYPE_INT64] = {RT_I64, "INT64"},
+    [INFERENCE__DATA_TYPE__TYPE_FP16] = {RT_F16, "FP16"},
+    [INFERENCE__DATA_TYPE__TYPE_FP32] = {RT_F32, "FP32"},
+    [INFERENCE__DATA_TYPE__TYPE_FP64] = {RT_F64, "FP64"},
+    [INFERENCE__DATA_TYPE__TYPE_STRING] = {RT_STRING, "STRING"},
+    [INFERENCE__DATA_TYPE__TYPE_BF16] = {RT_BF16, "BF16"},
+};
+
+enum { N_TYPES = sizeof types / sizeof *types };
+
 int srv_triton_type(enum rt_dtype dtype, const char **name)
 {
-    static const struct {
-        enum rt_dtype dtype;
-        const char *name;
-    } types[] = {
-        [INFERENCE__DATA_TYPE__TYPE_BOOL] = {RT_BOOL, "BOOL"},
-        [INFERENCE__DATA_TYPE__TYPE_UINT8] = {RT_U8, "UINT8"},
-        [INFERENCE__DATA_TYPE__TYPE_UINT16] = {RT_U16, "UINT16"},
-        [INFERENCE__DATA_TYPE__TYPE_UINT32] = {RT_U32, "UINT32"},
-        [INFERENCE__DATA_TYPE__TYPE_UINT64] = {RT_U64, "UINT64"},
-        [INFERENCE__DATA_TYPE__TYPE_INT8] = {RT_I8, "INT8"},
-        [INFERENCE__DATA_TYPE__TYPE_INT16] = {RT_I16, "INT16"},
-        [INFERENCE__DATA_TYPE__TYPE_INT32] = {RT_I32, "INT32"},
-        [INFERENCE__DATA_TYPE__TYPE_INT64] = {RT_I64, "INT64"},
-        [INFERENCE__DATA_TYPE__TYPE_FP16] = {RT_F16, "FP16"},
-        [INFERENCE__DATA_TYPE__TYPE_FP32] = {RT_F32, "FP32"},
-        [INFERENCE__DATA_TYPE__TYPE_FP64] = {RT_F64, "FP64"},
-        [INFERENCE__DATA_TYPE__TYPE_STRING] = {RT_STRING, "STRING"},
-        [INFERENCE__DATA_TYPE__TYPE_BF16] = {RT_BF16, "BF16"},
-    };
-
-    *name = NULL;
-    for (int i = 1; i < (int)(sizeof types / sizeof *types); i++)
+    for (int i = 1; i < N_TYPES; i++)
         if (types[i].dtype == dtype) {
             *name = types[i].name;
             return i;
         }
+    *name = NULL;
     return 0;
+}
+
+enum rt_dtype srv_triton_dtype(int number, const char **name)
+{
+    const bool is = number > 0 && number < N_TYPES;
+
+    *name = is ? types[number].name : NULL;
+    return is ? types[number].dtype : RT_NO_DTYPE;
 }
 
 /* A ModelInput or ModelOutput of the configuration. */

@@ -238,7 +238,8 @@ static bool wants_bf16(const struct srv_options *o, const struct srv_load *load)
 
 static bool has_warmup(const struct srv_loader *l, const struct srv_load *load)
 {
-    return l->calls->has_warmup && l->calls->has_warmup(load->dir);
+    return (load->triton && load->triton->has_warmup) ||
+           (l->calls->has_warmup && l->calls->has_warmup(load->dir));
 }
 
 static struct rt_model_options model_options(struct srv_loader *l, struct srv_load *load)

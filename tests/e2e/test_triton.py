@@ -1,9 +1,7 @@
 """Tests config.pbtxt in model repositories of Triton Inference Server: what it sets, what it refuses, and what it cannot
 change."""
-import json
 import os
 import re
-import shutil
 import struct
 import tempfile
 import time
@@ -170,6 +168,10 @@ class Refusals(Repository):
              "max_batch_size: 8\ndynamic_batching {\n  preferred_batch_size: [4, 9]\n}"),
             ("1:20: priority_levels: default_priority_level, 0, is not between 1 and 3", "dynamic_batching { priority_levels: 3 }"),
             ("1:20: priority_queue_policy: ", "dynamic_batching { priority_queue_policy { key: 1 } }"),
+            ("1:44: batch_size: 9 is more than max_batch_size, 8",
+             'max_batch_size: 8 model_warmup { name: "w" batch_size: 9 }'),
+            ("1:16: inputs: input \"x\" has no zero_data", 'model_warmup { inputs { key: "x" value { data_type: TYPE_FP32 } } }'),
+            ("1:16: inputs: input \"x\" has no data_type", 'model_warmup { inputs { key: "x" value { zero_data: true } } }'),
             ("1:1: version_policy: latest: num_versions is not at least 1", "version_policy { latest { } }"),
             ("1:49: count: -2 is negative", "instance_group [ { kind: KIND_CPU count: 1 }, { count: -2 } ]"),
             ("1:1: parameters: TF_INIT_OPS_FILE: ", 'parameters { key: "TF_INIT_OPS_FILE" value { string_value: "ops" } }'),
@@ -340,3 +342,61 @@ class Settings(Repository):
 
     def hold_other(self):
         return self.count_to(ENDLESS, model="other")
+
+
+class Warmup(Repository):
+    def warmup(self, values, name="w", more=""):
+        return (f'max_batch_size: 8 model_warmup {{ name: "{name}" batch_size: 3 {more} inputs {{ key: "x" value '
+                f'{{ data_type: TYPE_FP32 dims: 2 {values} }} }} }} ')
+
+    def test_requests_are_played_before_the_version_serves(self):
+        self.model("zero", self.warmup("zero_data: true", more="count: 4") + self.warmup("random_data: true")
+                   .replace("max_batch_size: 8", ""))
+        self.model("file", self.warmup('input_data_file: "x"'))
+        os.mkdir(os.path.join(self.folder, "file", "warmup"))
+        with open(os.path.join(self.folder, "file", "warmup", "x"), "wb") as file:
+            file.write(struct.pack("<6f", *range(6)))
+        small_models.write_types(os.path.join(self.folder, "types", "1", "model.savedmodel"))
+        self.configure("types", "".join(
+            f'model_warmup {{ inputs {{ key: "x" value {{ data_type: TYPE_{name} dims: [2, 3] {values} }} }} }} '
+            for name, values in (("STRING", "zero_data: true"), ("STRING", "random_data: true"))) +
+            'parameters { key: "TF_SIGNATURE_DEF" value { string_value: "string" } }')
+        self.serve()
+        for model, n in (("zero", 5), ("file", 1), ("types", 2)):
+            wait_for(lambda m=model: self.available(m) == [1], f"model {model}")
+            self.assertIn(f"model {model} version 1: warmed up with {n} requests of config.pbtxt", self.server.log())
+
+    def test_each_type_has_random_numbers(self):
+        for dtype, (name, _, _) in test_oip.TYPES.items():
+            small_models.write_types(os.path.join(self.folder, dtype, "1", "model.savedmodel"))
+            self.configure(dtype, f'model_warmup {{ inputs {{ key: "x" value {{ data_type: TYPE_{name} dims: 3 '
+                                  'random_data: true } } } parameters { key: "TF_SIGNATURE_DEF" '
+                                  f'value {{ string_value: "{dtype}" }} }}')
+        self.serve()
+        for dtype in test_oip.TYPES:
+            wait_for(lambda d=dtype: self.available(d) == [1], f"model {dtype}: {self.server.states(dtype)}")
+
+    def test_a_request_that_fails_makes_the_load_fail(self):
+        cases = (('input "x": ', "input_data_file: \"none\""), ('input "x" has', "input_data_file: \"short\""),
+                 ("is no name of a file", 'input_data_file: "../x"'), ("is no name of a file", 'input_data_file: ".."'),
+                 ("the dims are no shape", "dims: -1 zero_data: true"),
+                 ("the dims are no shape", "dims: 9223372036854775807 zero_data: true"),
+                 ("", "dims: [1099511627776, 4] zero_data: true"), ("there are", f"dims: {[1] * 300} zero_data: true"))
+        for i, (_, values) in enumerate(cases):
+            self.model(f"m{i}", self.warmup(values))
+            os.mkdir(os.path.join(self.folder, f"m{i}", "warmup"))
+            with open(os.path.join(self.folder, f"m{i}", "warmup", "short"), "wb") as file:
+                file.write(b"123")
+        self.model("good")
+        self.serve()
+        for i, (words, values) in enumerate(cases):
+            with self.subTest(values):
+                wait_for(lambda m=f"m{i}": self.server.states(m).get(1, ("", ""))[0] == "END", "the end of the load")
+                text = self.server.states(f"m{i}")[1][1]
+                self.assertIn(f'm{i}/config.pbtxt: model_warmup "w": ', text)
+                self.assertIn(words, text)
+
+    def test_it_can_be_turned_off(self):
+        self.model("m", self.warmup('input_data_file: "none"'))
+        self.serve("--enable_model_warmup=false")
+        self.assertEqual(self.rows("m")[0], 200)
