@@ -32,6 +32,7 @@
 #include "server/http/rest.h"
 #include "server/batching/scheduler.h"
 #include "server/config/settings.h"
+#include "server/base/quota.h"
 
 enum {
     LONGEST_HINT = 1000, /* maximum size in bytes of the example request that the server prints */
@@ -157,6 +158,34 @@ static enum rt_status start_tracer(struct srv_server *s, struct rt_error *err)
         .ratio = o->trace_sampling_ratio,
         .by_parent = o->trace_sampling_by_parent};
     return srv_tracer_start(&t, &s->tracer, err);
+}
+
+/* Returns whether `name` can be the name of a header and the key of gRPC's metadata. */
+static bool is_header_name(const char *name)
+{
+    return name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.")] == '\0';
+}
+
+static enum rt_status open_quota(struct srv_server *s, struct rt_error *err)
+{
+    const struct srv_options *o = &s->options;
+    const struct srv_quota_limits limits = {.requests_per_s = o->quota_requests_per_second,
+                                            .bytes_per_s = (double)o->quota_bytes_per_second,
+                                            .n_clients = o->quota_max_clients};
+    const bool has_limit = limits.requests_per_s > 0 || limits.bytes_per_s > 0;
+
+    if (!*o->quota_client && !has_limit)
+        return RT_OK;
+    if (!*o->quota_client || !has_limit)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--quota_client needs --quota_requests_per_second or "
+                       "--quota_bytes_per_second, and they need --quota_client");
+    if (!is_header_name(o->quota_client))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--quota_client=%s is neither tls nor the lower-case name of a header",
+                       o->quota_client);
+    s->quota = srv_quota_new(&limits);
+    return s->quota ? RT_OK : rt_fail_memory(err, "quotas", 0);
 }
 
 static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
@@ -504,6 +533,8 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
             st = rt_fail_memory(&err, "shared memory", 0);
     }
     if (!st)
+        st = open_quota(s, &err);
+    if (!st)
         st = start_parts(s, &err);
     bool go_on = true;
     if (!st && options->as_tensorflow)
@@ -539,6 +570,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     if (stopped >= 0)
         close(stopped);
     srv_shared_memory_free(s->shared_memory);
+    srv_quota_free(s->quota);
     rt_autotune_free(s->autotune);
     rt_arena_free(s->settings);
     free(s);

@@ -48,6 +48,7 @@ struct srv_rest;
 struct srv_grpc;
 struct srv_io_loop;
 struct srv_request_log;
+struct srv_quota;
 struct srv_shared_memory;
 struct srv_tracer;
 
@@ -93,6 +94,7 @@ struct srv_server {
     _Atomic int64_t n_calls_freed;
     /* whether connections may have been accepted since the manager last counted them */
     _Atomic bool has_connections;
+    struct srv_quota *quota; /* quotas of clients, or NULL without --quota_client */
     /* regions of shared memory, or NULL without --system_shared_memory_bytes */
     struct srv_shared_memory *shared_memory;
     struct srv_budget in_flight; /* bytes used by requests, limited by max_bytes_in_flight */

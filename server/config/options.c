@@ -185,6 +185,18 @@ static const struct row rows[] = {
      INT64_C(1) << 44,
      "POSIX shared memory that clients of the Open Inference Protocol may register, in all; they "
      "may name any object that the server may open, so they must be trusted; 0: none"},
+    {"quota_client", TEXT, OURS, AT(quota_client), "", NULL, ANY,
+     "what names the client of an inference for its quota: tls, the common name in its "
+     "certificate, or the lower-case name of a header or metadata key; clients without it share "
+     "one quota; empty: no quotas"},
+    {"quota_requests_per_second", FLOAT, OURS, AT(quota_requests_per_second), "0", NULL, ANY,
+     "inferences of a client per second, with --quota_client; 0: no limit"},
+    {"quota_bytes_per_second", BYTES, OURS, AT(quota_bytes_per_second), "0", NULL, 0,
+     INT64_C(1) << 50,
+     "bytes of a client's requests for inferences per second, with --quota_client; 0: no limit"},
+    {"quota_max_clients", INTEGER, OURS, AT(quota_max_clients), "16384", NULL, 8, 1 << 24,
+     "clients with a quota of their own at a time; others that have used up part of their quota "
+     "meanwhile share one"},
     {"max_batch_rows", INTEGER, OURS, AT(max_batch_rows), "128", NULL, 1, SRV_MAX_BATCH_ROWS,
      "rows of a merged batch, unless enable_batching is true; 1: never merge"},
     {"inline_max_us", INTEGER, OURS, AT(inline_max_us), "40", NULL, 0, 1000000,

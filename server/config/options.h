@@ -67,6 +67,11 @@ struct srv_options {
     int64_t max_queue_jobs, max_queue_bytes;
     int64_t max_waiting_runs;
     int64_t system_shared_memory_bytes;
+    /* "" for no quotas, "tls", or the lower-case name of the header that names the client */
+    const char *quota_client;
+    double quota_requests_per_second; /* 0 means no limit */
+    int64_t quota_bytes_per_second;   /* 0 means no limit */
+    int64_t quota_max_clients;
     int64_t max_batch_rows;
     /* maximum expected run time in microseconds of an inline job; 0 means that no job runs
      * inline */

@@ -246,6 +246,7 @@ static void end_call(struct srv_call *c)
     }
     c->err = (struct rt_error){.arena = NULL};
     c->stream = (struct srv_stream){.is_open = false};
+    c->retry_s = 0;
     rt_arena_reset(c->arena);
     c->next = loop->free;
     loop->free = c;
@@ -345,6 +346,19 @@ static enum rt_status late_code(const struct srv_call *c, enum rt_status code)
     return !code || code == RT_CANCELLED || c->came_empty ? RT_DEADLINE_EXCEEDED : code;
 }
 
+/* Adds the trailing metadata "retry-after" to the operation that sends the status. */
+static void add_retry_after(struct srv_call *c, grpc_op *op)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%lld", (long long)c->retry_s);
+    /* The core stores a text of a few bytes inside the slice, which therefore needs no release. */
+    c->retry_after = (grpc_metadata){.key = grpc_slice_from_static_string("retry-after"),
+                                     .value = grpc_slice_from_copied_string(text)};
+    op->data.send_status_from_server.trailing_metadata_count = 1;
+    op->data.send_status_from_server.trailing_metadata = &c->retry_after;
+}
+
 /* Sends a response. May be called on any thread. If `code` is RT_OK, `p` is the message, of which
  * the function takes ownership. If `late` is set, the call ends with the status late_code(c, code).
  * The caller must count the SRV_EV_SENT event in `pending`. */
@@ -370,6 +384,8 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
     else
         free(p);
     ops[n++] = srv_grpc_op_status(code, &details);
+    if (c->retry_s)
+        add_retry_after(c, &ops[n - 1]);
     if (c->may_send_close)
         ops[n++] = op_close(c);
     srv_call_awaits(c, SRV_AWAITS_SENT);
@@ -523,7 +539,7 @@ static void on_call(struct srv_call *c, bool ok)
     c->counted = true;
     c->is_in_metrics = false;
     c->pending = 0;
-    c->charged = c->n_in = c->n_out = 0;
+    c->charged = c->n_in = c->n_out = c->quota_in = 0;
     c->cancelled = 0;
     c->close_started = c->is_closed = c->may_send_close = c->was_cut = c->came_empty = false;
     atomic_store_explicit(&c->awaited, SRV_AWAITS_NOTHING, memory_order_relaxed);

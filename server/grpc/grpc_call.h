@@ -118,6 +118,7 @@ struct srv_call {
     char peer[80];                 /* the peer's address, or "" without an access log */
     size_t charged;                /* number of bytes charged to server->in_flight */
     size_t n_in, n_out;            /* sizes in bytes of the messages received and sent */
+    size_t quota_in;               /* number of bytes of n_in that a quota has counted */
     enum rt_status payload_status; /* status of charging `payload`; c->err contains the error */
     unsigned char *inflated;
     size_t n_inflated;
@@ -156,6 +157,10 @@ struct srv_call {
     bool came_empty;     /* whether the call ended before its first message arrived */
     bool may_send_close; /* whether a response sent on the I/O loop thread also starts RECV_CLOSE */
     enum rt_status code;
+    /* seconds after which the client may retry a call that exceeded its quota, or 0; and the
+     * trailing metadata that tells them */
+    int64_t retry_s;
+    grpc_metadata retry_after;
 };
 
 /* ---- the message ---- */

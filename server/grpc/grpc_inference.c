@@ -1,5 +1,9 @@
 /* Implements the methods of any protocol that run a model. */
+#include <grpc/grpc_security.h>
+#include <string.h>
+
 #include "runtime/base/clock.h"
+#include "server/base/quota.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
 #include "server/grpc/grpc_stream.h"
@@ -287,6 +291,38 @@ static void submit_read(struct srv_call *c)
     submit(c, ((struct request *)c->state)->read_status);
 }
 
+/* Takes the message from the quota of its client. */
+static enum rt_status take_quota(struct srv_call *c)
+{
+    const char *by = c->server->options.quota_client;
+    struct rt_span client = rt_span_of(NULL, 0);
+    int64_t retry_s = 0;
+
+    if (!c->server->quota)
+        return RT_OK;
+    grpc_auth_context *auth = strcmp(by, "tls") == 0 ? grpc_call_auth_context(c->call) : NULL;
+    if (auth) {
+        grpc_auth_property_iterator at =
+            grpc_auth_context_find_properties_by_name(auth, GRPC_X509_CN_PROPERTY_NAME);
+        const grpc_auth_property *p = grpc_auth_property_iterator_next(&at);
+        if (p)
+            client = rt_span_of(p->value, p->value_length);
+    } else {
+        client = srv_call_metadata(c, by);
+    }
+    const enum srv_quota_answer a =
+        srv_quota_take(c->server->quota, client, c->n_in - c->quota_in, rt_now_ns(), &retry_s);
+    c->quota_in = c->n_in;
+    grpc_auth_context_release(auth);
+    if (a == SRV_QUOTA_TAKEN_SHARED)
+        srv_metrics_event(c->server->metrics, "quota_shared");
+    if (a != SRV_QUOTA_REFUSED)
+        return RT_OK;
+    srv_metrics_event(c->server->metrics, "quota_refused");
+    c->retry_s = c->stream.has_begun ? 0 : retry_s;
+    return srv_quota_fail(retry_s, &c->err);
+}
+
 /* Reads the message of a call, or the next message of a stream. */
 static void begin(struct srv_call *c, struct request *r)
 {
@@ -299,7 +335,9 @@ static void begin(struct srv_call *c, struct request *r)
     c->job.max_inline_bytes = HERE_BYTES;
     c->job.received_ns = c->stream.has_begun ? rt_now_ns() : c->received_ns;
     c->job.span = srv_request_span_read(&c->span);
-    st = srv_call_open(c, &r->message);
+    st = take_quota(c);
+    if (!st)
+        st = srv_call_open(c, &r->message);
     r->message_bytes = c->charged;
     if (!st) {
         r->fields_left = HERE_FIELDS;

@@ -274,7 +274,7 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
         if (!first && !cut_header(line, &name, &value))
             h.bad_header = true;
         else if (!first)
-            keep = is_kept(&h, name, value);
+            keep = is_kept(&h, name, value) || (s->also_kept && is_name(name, s->also_kept));
         h.n_kept += keep;
         if (!keep) {
             rt_bytes_add(out, kept, (size_t)(at - kept));

@@ -87,6 +87,8 @@ struct srv_rest_call {
     bool sends_id;
     /* Number of handler calls that delivered a part of the body. */
     uint64_t n_pieces;
+    /* seconds after which the client may retry a request that exceeded its quota, or 0 */
+    int64_t retry_s;
     uint64_t length; /* value of Content-Length, or UINT64_MAX if the body is chunked */
 };
 
@@ -137,6 +139,8 @@ void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
 
 /* ---- rest_read.c ---- */
 
+/* Charges the quota of the client for a chunked body that has arrived. */
+void srv_rest_charge_quota(struct srv_rest_call *req);
 /* Begins a request. Called when libmicrohttpd calls the handler for the request for the first time,
  * after the headers have been read. Returns true if the response is set and must be sent without
  * reading the body. */

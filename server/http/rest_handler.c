@@ -105,6 +105,7 @@ static enum MHD_Result handle(struct srv_rest_call *req)
     /* the stream has refused the request in the middle of the body */
     if (srv_rest_is_refused(req))
         return srv_rest_send(req);
+    srv_rest_charge_quota(req);
     if (must_wait(req)) {
         l->again = true;
         return suspend(req, STAGE_DEFERRED, &l->deferred);
@@ -186,6 +187,7 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     req->sends_id = r->server->options.access_log;
     req->n_pieces = 0;
     req->length = req->swallowed = 0;
+    req->retry_s = 0;
     r->uri = rt_span_of(copy, n);
     r->method = "?";
     r->id[0] = '\0';

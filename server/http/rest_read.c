@@ -2,10 +2,12 @@
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
 
+#include <gnutls/x509.h>
 #include <string.h>
 #include <strings.h>
 
 #include "runtime/base/arena.h"
+#include "server/base/quota.h"
 #include "server/http/http_header.h"
 #include "server/metrics/metrics.h"
 #include "server/tracing/tracer.h"
@@ -17,6 +19,7 @@ enum {
     MAX_PIECES = 65536,
     /* minimum average number of bytes per handler call after MAX_PIECES calls */
     MIN_PIECE_BYTES = 8,
+    QUOTA_NAME_BYTES = 256, /* maximum length of a common name that a quota distinguishes */
 };
 
 /* ---- reading ---- */
@@ -159,6 +162,75 @@ static enum rt_status keep_headers(struct srv_rest_call *req)
     return st;
 }
 
+/* Returns the common name in the certificate of a TLS client, or an empty span. */
+static struct rt_span tls_name(struct srv_rest_call *req, char *out, size_t capacity)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(req->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    unsigned n_certs = 0;
+    const gnutls_datum_t *certs = info && info->tls_session
+                                      ? gnutls_certificate_get_peers(info->tls_session, &n_certs)
+                                      : NULL;
+    gnutls_x509_crt_t cert;
+    size_t n = capacity;
+
+    if (!certs || !n_certs || gnutls_x509_crt_init(&cert))
+        return rt_span_of(NULL, 0);
+    if (gnutls_x509_crt_import(cert, &certs[0], GNUTLS_X509_FMT_DER) ||
+        gnutls_x509_crt_get_dn_by_oid(cert, GNUTLS_OID_X520_COMMON_NAME, 0, 0, out, &n))
+        n = 0;
+    gnutls_x509_crt_deinit(cert);
+    return rt_span_of(out, n);
+}
+
+/* Returns what names the client of the request for its quota. `out` may hold the text. */
+static struct rt_span quota_client(struct srv_rest_call *req, char *out, size_t capacity)
+{
+    const char *by = req->pub.server->options.quota_client;
+    const char *value;
+
+    if (strcmp(by, "tls") == 0)
+        return tls_name(req, out, capacity);
+    value = MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, by);
+    return rt_span_str(value ? value : "");
+}
+
+static bool has_quota(const struct srv_rest_call *req)
+{
+    const struct srv_rest_request *r = &req->pub;
+
+    return r->server->quota && r->route.endpoint && r->route.endpoint->rest.infer;
+}
+
+/* Takes the request from the quota of its client. A body without a known length is charged when it
+ * has arrived (srv_rest_charge_quota). */
+static enum rt_status take_quota(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    char name[QUOTA_NAME_BYTES];
+
+    if (!has_quota(req))
+        return RT_OK;
+    const enum srv_quota_answer a = srv_quota_take(
+        r->server->quota, quota_client(req, name, sizeof name),
+        req->length == UINT64_MAX ? 0 : req->length, req->loop->now_ns, &req->retry_s);
+    if (a == SRV_QUOTA_TAKEN_SHARED)
+        srv_metrics_event(r->server->metrics, "quota_shared");
+    if (a != SRV_QUOTA_REFUSED)
+        return RT_OK;
+    srv_metrics_event(r->server->metrics, "quota_refused");
+    return srv_quota_fail(req->retry_s, &r->err);
+}
+
+void srv_rest_charge_quota(struct srv_rest_call *req)
+{
+    char name[QUOTA_NAME_BYTES];
+
+    if (has_quota(req) && req->length == UINT64_MAX)
+        srv_quota_charge(req->pub.server->quota, quota_client(req, name, sizeof name),
+                         req->pub.body.n, req->loop->now_ns);
+}
+
 bool srv_rest_open(struct srv_rest_call *req, const char *method)
 {
     struct srv_rest_request *r = &req->pub;
@@ -181,6 +253,8 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
                                   r->server->options.prometheus_path, r->arena, &r->err);
     if (!st)
         st = keep_headers(req);
+    if (!st)
+        st = take_quota(req);
     if (st) {
         srv_rest_fail(r, st);
         req->stage = STAGE_REFUSED;

@@ -1,0 +1,174 @@
+#include "server/base/quota.h"
+
+#include <gnutls/crypto.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "runtime/base/thread.h"
+
+enum {
+    WAYS = 8, /* number of buckets among which a client's bucket is searched for */
+    SEED_BYTES = 16,
+    TAG_BYTES = 16,
+    MAX_KEY_BYTES = 256, /* only the first bytes of a longer key count */
+    MAX_RETRY_S = 3600,
+};
+
+struct bucket {
+    /* Hash of the client's key. The hash has a secret seed, so that a client cannot choose a key
+     * that has the bucket of another client. */
+    unsigned char tag[TAG_BYTES];
+    int64_t at_ns; /* time at which the tokens were counted, or 0 for an unused bucket */
+    double requests, bytes;
+};
+
+struct srv_quota {
+    struct srv_quota_limits limits;
+    unsigned char seed[SEED_BYTES];
+    struct rt_mutex mu;
+    size_t n_sets;
+    struct bucket shared;   /* guarded by mu */
+    struct bucket *buckets; /* n_sets * WAYS buckets; guarded by mu */
+};
+
+struct srv_quota *srv_quota_new(const struct srv_quota_limits *limits)
+{
+    struct srv_quota *q = calloc(1, sizeof *q);
+
+    if (!q)
+        return NULL;
+    q->limits = *limits;
+    q->n_sets = ((size_t)limits->n_clients + WAYS - 1) / WAYS;
+    q->buckets = calloc(q->n_sets, WAYS * sizeof *q->buckets);
+    rt_mutex_init(&q->mu);
+    if (!q->buckets || getrandom(q->seed, sizeof q->seed, 0) != sizeof q->seed) {
+        srv_quota_free(q);
+        return NULL;
+    }
+    return q;
+}
+
+void srv_quota_free(struct srv_quota *q)
+{
+    if (!q)
+        return;
+    rt_mutex_clear(&q->mu);
+    free(q->buckets);
+    free(q);
+}
+
+static bool make_tag(const struct srv_quota *q, struct rt_span key, unsigned char *tag)
+{
+    unsigned char text[SEED_BYTES + MAX_KEY_BYTES], digest[32];
+    const size_t n = key.n < MAX_KEY_BYTES ? key.n : MAX_KEY_BYTES;
+
+    memcpy(text, q->seed, SEED_BYTES);
+    if (n)
+        memcpy(text + SEED_BYTES, key.p, n);
+    if (gnutls_hash_fast(GNUTLS_DIG_SHA256, text, SEED_BYTES + n, digest))
+        return false;
+    memcpy(tag, digest, TAG_BYTES);
+    return true;
+}
+
+/* A bucket holds the tokens of one second, but at least one request. */
+static double most_requests(const struct srv_quota *q)
+{
+    return fmax(q->limits.requests_per_s, 1);
+}
+
+static void refill(const struct srv_quota *q, struct bucket *b, int64_t now_ns)
+{
+    const double s = b->at_ns ? (double)(now_ns - b->at_ns) / 1e9 : INFINITY;
+
+    if (s <= 0)
+        return;
+    b->requests = fmin(b->requests + s * fmax(q->limits.requests_per_s, 1e-9), most_requests(q));
+    b->bytes = fmin(b->bytes + s * fmax(q->limits.bytes_per_s, 1e-9), q->limits.bytes_per_s);
+    b->at_ns = now_ns > 0 ? now_ns : 1;
+}
+
+static bool is_full(const struct srv_quota *q, const struct bucket *b)
+{
+    return (q->limits.requests_per_s <= 0 || b->requests >= most_requests(q)) &&
+           (q->limits.bytes_per_s <= 0 || b->bytes >= q->limits.bytes_per_s);
+}
+
+/* Returns the client's bucket, refilled, or the shared one. */
+static struct bucket *find_locked(struct srv_quota *q, struct rt_span key, int64_t now_ns)
+    RT_REQUIRES(q->mu)
+{
+    unsigned char tag[TAG_BYTES];
+    struct bucket *free_one = NULL;
+    uint64_t set;
+
+    if (!make_tag(q, key, tag)) {
+        refill(q, &q->shared, now_ns);
+        return &q->shared;
+    }
+    memcpy(&set, tag, sizeof set);
+    struct bucket *first = &q->buckets[set % q->n_sets * WAYS];
+    for (struct bucket *b = first; b < first + WAYS; b++) {
+        const bool is_used = b->at_ns != 0;
+        if (is_used || !free_one)
+            refill(q, b, now_ns);
+        if (is_used && memcmp(b->tag, tag, TAG_BYTES) == 0)
+            return b;
+        if (!free_one && is_full(q, b))
+            free_one = b;
+    }
+    if (!free_one) {
+        refill(q, &q->shared, now_ns);
+        return &q->shared;
+    }
+    memcpy(free_one->tag, tag, TAG_BYTES);
+    return free_one;
+}
+
+/* Returns the time in seconds until the bucket is no longer empty, or 0 if it is not empty. */
+static double wait_s(const struct srv_quota *q, const struct bucket *b)
+{
+    double s = 0;
+
+    if (q->limits.requests_per_s > 0 && b->requests < 1)
+        s = (1 - b->requests) / q->limits.requests_per_s;
+    if (q->limits.bytes_per_s > 0 && b->bytes <= 0)
+        s = fmax(s, (1 - b->bytes) / q->limits.bytes_per_s);
+    return s;
+}
+
+enum srv_quota_answer srv_quota_take(struct srv_quota *q, struct rt_span key, uint64_t bytes,
+                                     int64_t now_ns, int64_t *retry_s)
+{
+    rt_mutex_lock(&q->mu);
+    struct bucket *b = find_locked(q, key, now_ns);
+    const bool is_shared = b == &q->shared;
+    const double wait = wait_s(q, b);
+    if (wait <= 0) {
+        b->requests -= 1;
+        b->bytes -= (double)bytes;
+    }
+    rt_mutex_unlock(&q->mu);
+    if (wait > 0) {
+        *retry_s = wait < MAX_RETRY_S ? (int64_t)ceil(wait) : MAX_RETRY_S;
+        return SRV_QUOTA_REFUSED;
+    }
+    return is_shared ? SRV_QUOTA_TAKEN_SHARED : SRV_QUOTA_TAKEN;
+}
+
+enum rt_status srv_quota_fail(int64_t retry_s, struct rt_error *err)
+{
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                   "the client has used up its quota of requests or bytes per second; retry after "
+                   "%lld s",
+                   (long long)retry_s);
+}
+
+void srv_quota_charge(struct srv_quota *q, struct rt_span key, uint64_t bytes, int64_t now_ns)
+{
+    rt_mutex_lock(&q->mu);
+    find_locked(q, key, now_ns)->bytes -= (double)bytes;
+    rt_mutex_unlock(&q->mu);
+}

@@ -1,0 +1,45 @@
+/*
+ * Quotas of clients: requests and bytes per second. Each client has a token bucket, which is full
+ * after a second without requests. A request is refused while its client's bucket is empty. A
+ * request with more bytes than a bucket holds is accepted if the bucket is not empty, and the
+ * client then waits until the bucket has refilled.
+ *
+ * The number of buckets is fixed, so that clients with many keys need no memory. A full bucket
+ * holds no information, so another client may take it over. A client that finds no bucket shares
+ * one with all other clients that found none.
+ *
+ * Owner: the server. Threads: any thread may call these functions.
+ */
+#ifndef SRV_QUOTA_H
+#define SRV_QUOTA_H
+
+#include <stdint.h>
+
+#include "runtime/base/status.h"
+
+struct srv_quota_limits {
+    double requests_per_s, bytes_per_s; /* 0 means no limit */
+    int64_t n_clients;                  /* number of buckets, at least 1 */
+};
+
+struct srv_quota;
+/* Returns NULL if memory or random bytes are not available. */
+struct srv_quota *srv_quota_new(const struct srv_quota_limits *limits);
+void srv_quota_free(struct srv_quota *q); /* `q` may be NULL */
+
+enum srv_quota_answer {
+    SRV_QUOTA_TAKEN,
+    SRV_QUOTA_TAKEN_SHARED, /* the client has no bucket of its own */
+    SRV_QUOTA_REFUSED,
+};
+/* Takes a request of `bytes` bytes from the bucket of the client `key` at the monotonic time
+ * now_ns. If the request is refused, sets *retry_s to the number of seconds, at least 1, after
+ * which the bucket is no longer empty. */
+enum srv_quota_answer srv_quota_take(struct srv_quota *q, struct rt_span key, uint64_t bytes,
+                                     int64_t now_ns, int64_t *retry_s);
+/* Fails a refused request with RESOURCE_EXHAUSTED. */
+enum rt_status srv_quota_fail(int64_t retry_s, struct rt_error *err);
+/* Takes bytes from the client's bucket without refusing them, because they have arrived already. */
+void srv_quota_charge(struct srv_quota *q, struct rt_span key, uint64_t bytes, int64_t now_ns);
+
+#endif

@@ -1,0 +1,255 @@
+"""Tests which requests run first and which run at all: the parameter `priority` of the Open Inference Protocol orders the
+queue of a version, and quotas limit clients by a header, a metadata key or a TLS certificate."""
+import http.client
+import json
+import os
+import shutil
+import ssl
+import struct
+import tempfile
+import threading
+import time
+import unittest
+
+import grpc
+import small_models
+import test_oip
+from grpc_support import certificate
+from inference import grpc_service_pb2, grpc_service_pb2_grpc
+from support import MODELS, Server, wait_for
+from test_oip import WAIT, tensor
+
+BODY = json.dumps({"inputs": [tensor("x", "FP32", [1, 1], [1])]}).encode()
+PATHS = ("/v2/models/half_plus_two/infer", "/v1/models/half_plus_two:predict")
+SLOW_RATE = "--quota_requests_per_second=0.01"  # one request, and the next one after 100 s
+COUNT = 2e5  # a run that counts up to it takes tens of milliseconds, so the clients see the order of the runs
+ENDLESS = 1e18
+
+
+class Quota(unittest.TestCase):
+    def serve(self, *flags):
+        self.server = Server(f"--models={MODELS}", *flags)
+        self.addCleanup(self.server.stop)
+
+    def ask(self, client=None, path=PATHS[0], body=BODY, context=None, headers=()):
+        """Returns (status, seconds in Retry-After, body)."""
+        kind = http.client.HTTPSConnection if context else http.client.HTTPConnection
+        c = kind("localhost", self.server.rest_port, timeout=WAIT, **({"context": context} if context else {}))
+        try:
+            c.request("POST", path, body, {**dict(headers), **({"X-Client": client} if client is not None else {})})
+            answer = c.getresponse()
+            return answer.status, answer.getheader("Retry-After"), answer.read()
+        finally:
+            c.close()
+
+    def channel(self, credentials=None):
+        target = f"localhost:{self.server.grpc_port}"
+        channel = grpc.secure_channel(target, credentials) if credentials else grpc.insecure_channel(target)
+        self.addCleanup(channel.close)
+        return grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
+
+    def request(self, n=1):
+        r = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two")
+        r.inputs.add(name="x", datatype="FP32", shape=[n, 1])
+        r.raw_input_contents.append(struct.pack("<f", 1) * n)
+        return r
+
+    def refused(self, call, *args, **kw):
+        with self.assertRaises(grpc.RpcError) as caught:
+            call(*args, timeout=WAIT, **kw)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        self.assertIn("quota of requests or bytes per second; retry after", caught.exception.details())
+        return int(dict(caught.exception.trailing_metadata())["retry-after"])
+
+    def test_requests_by_a_header_and_a_metadata_key(self):
+        self.serve("--quota_client=x-client", SLOW_RATE)
+        predict = json.dumps({"instances": [1.0]}).encode()
+        self.assertEqual(self.ask("a")[0], 200)
+        for path, body in zip(PATHS, (BODY, predict)):  # all protocols and transports share the quota
+            status, retry, answer = self.ask("a", path, body)
+            self.assertEqual(status, 429)
+            self.assertIn("the client has used up its quota", json.loads(answer)["error"])
+            self.assertTrue(90 <= int(retry) <= 100, retry)
+        stub = self.channel()
+        self.assertTrue(90 <= self.refused(stub.ModelInfer, self.request(), metadata=(("x-client", "a"),)) <= 100)
+        stub.ModelInfer(self.request(), timeout=WAIT, metadata=(("x-client", "b"),))
+        self.assertEqual(self.ask("b")[0], 429)
+        # Clients without the header share one quota.
+        self.assertEqual([self.ask()[0], self.ask()[0], self.ask("")[0]], [200, 429, 429])
+        # Only inferences count.
+        self.assertEqual(self.server.get("/v2/models/half_plus_two")[0], 200)
+        self.assertEqual(self.server.metric('slipway_events_total{event="quota_refused"}'), 6)
+
+    def test_a_quota_refills(self):
+        self.serve("--quota_client=x-client", "--quota_requests_per_second=5")
+        got = [self.ask("a")[0] for _ in range(20)]
+        self.assertIn(429, got)
+        self.assertGreaterEqual(got.count(200), 5)
+        time.sleep(1)
+        self.assertEqual(self.ask("a")[0], 200)
+
+    def test_bytes(self):
+        self.serve("--quota_client=x-client", "--quota_bytes_per_second=1000")
+        large = json.dumps({"inputs": [tensor("x", "FP32", [50000, 1], [1] * 50000)]}).encode()
+        self.assertEqual(self.ask("a", body=large)[0], 200)
+        status, retry, _ = self.ask("a")
+        self.assertEqual(status, 429)
+        self.assertGreaterEqual(int(retry), 100)
+        self.assertEqual(self.ask("b", body=iter([large[:70000], large[70000:]]))[0], 200)  # chunked
+        self.assertEqual(self.ask("b")[0], 429)
+        stub = self.channel()
+        stub.ModelInfer(self.request(50000), timeout=WAIT, metadata=(("x-client", "c"),))
+        self.assertGreaterEqual(self.refused(stub.ModelInfer, self.request(), metadata=(("x-client", "c"),)), 100)
+
+    def test_each_request_of_a_stream_counts(self):
+        self.serve("--quota_client=x-client", "--quota_requests_per_second=3")
+        got = list(self.channel().ModelStreamInfer(iter([self.request()] * 20), timeout=WAIT,
+                                                   metadata=(("x-client", "a"),)))
+        refused = [g.error_message for g in got if g.error_message]
+        self.assertEqual(len(got), 20)
+        self.assertTrue(0 < len(refused) <= 17)
+        self.assertIn("the client has used up its quota", refused[0])
+
+    def test_many_clients_share_what_is_left(self):
+        self.serve("--quota_client=x-client", SLOW_RATE, "--quota_max_clients=8")
+        got = [self.ask(f"c{i}")[0] for i in range(30)]
+        self.assertEqual(got, [200] * 9 + [429] * 21)
+        self.assertEqual(self.ask("c0")[0], 429)
+
+    def test_flags_that_do_not_fit(self):
+        for flags, words in ((["--quota_client=x-client"], "needs --quota_requests_per_second"),
+                             ([SLOW_RATE], "need --quota_client"),
+                             (["--quota_client=X-Client", SLOW_RATE], "lower-case name of a header"),
+                             (["--quota_client=a b", SLOW_RATE], "lower-case name of a header")):
+            with self.subTest(flags):
+                server = Server(f"--models={MODELS}", *flags, wait=False)
+                self.assertNotEqual(server.process.wait(WAIT), 0)
+                self.assertIn(words, server.out() + server.log())
+                shutil.rmtree(server.folder, ignore_errors=True)
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_certificates(self):
+        keys = tempfile.mkdtemp(prefix="slipway-keys-")
+        self.addCleanup(shutil.rmtree, keys, ignore_errors=True)
+        certificate(keys, "ca")
+        for name in ("server", "one", "two"):
+            certificate(keys, name, "ca")
+        pem = {}
+        for name in ("ca.crt", "server.key", "server.crt", "one.key", "one.crt", "two.key", "two.crt"):
+            with open(os.path.join(keys, name), "rb") as file:
+                pem[name] = file.read()
+        config = os.path.join(keys, "ssl")
+        with open(config, "w", encoding="ascii") as file:
+            file.write("".join(f"{field}: {json.dumps(pem[name].decode())}\n" for field, name in (
+                ("server_key", "server.key"), ("server_cert", "server.crt"), ("custom_ca", "ca.crt"))) +
+                       "client_verify: true\n")
+        self.server = Server(f"--models={MODELS}", f"--ssl_config_file={config}",
+                             *(f"--rest_tls_{flag}_file={os.path.join(keys, name)}" for flag, name in (
+                                 ("cert", "server.crt"), ("key", "server.key"), ("client_ca", "ca.crt"))),
+                             "--quota_client=tls", SLOW_RATE, wait=False)
+        self.addCleanup(self.server.stop)
+        stubs = {name: self.channel(grpc.ssl_channel_credentials(pem["ca.crt"], pem[name + ".key"], pem[name + ".crt"]))
+                 for name in ("one", "two")}
+        context = ssl.create_default_context(cafile=os.path.join(keys, "ca.crt"))
+        context.load_cert_chain(os.path.join(keys, "one.crt"), os.path.join(keys, "one.key"))
+        stubs["one"].ModelInfer(self.request(), timeout=WAIT, wait_for_ready=True)
+        self.assertEqual(self.ask(context=context, client="other")[0], 429)
+        self.refused(stubs["one"].ModelInfer, self.request())
+        stubs["two"].ModelInfer(self.request(), timeout=WAIT)
+        self.refused(stubs["two"].ModelInfer, self.request())
+
+
+class Priority(test_oip.Client):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="slipway-oip-")
+        for name in ("counting", "other"):
+            small_models.write_counting(os.path.join(cls.folder.name, name, "1"))
+        cls.server = Server(f"--models={cls.folder.name}", "--num_workers=1", "--inline_max_us=0",
+                            "--enable_model_warmup=false")
+        cls.channel = grpc.insecure_channel(f"127.0.0.1:{cls.server.grpc_port}")
+        cls.stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(cls.channel)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.channel.close()
+        code = cls.server.stop()
+        cls.folder.cleanup()
+        if code:
+            raise AssertionError(f"the server ended with {code}: {cls.server.log()}")
+
+    def by_grpc(self, x, priority=None, model="counting"):
+        request = grpc_service_pb2.ModelInferRequest(model_name=model)
+        request.inputs.add(name="x", datatype="FP32", shape=[])
+        request.raw_input_contents.append(struct.pack("<f", x))
+        if priority is not None:
+            request.parameters["priority"].int64_param = priority
+        return self.stub.ModelInfer.future(request, timeout=WAIT)
+
+    def by_rest(self, x, priority, done):
+        request = {"inputs": [tensor("x", "FP32", [], [x])]}
+        if priority is not None:
+            request["parameters"] = {"priority": priority}
+        self.assertEqual(self.infer("counting", request)[0], 200)
+        done()
+
+    def jobs(self):
+        return self.server.metric("slipway_jobs")
+
+    def hold_the_worker(self):
+        call = self.by_grpc(ENDLESS)
+        self.addCleanup(call.cancel)
+        wait_for(lambda: self.jobs() == 1, "the run that holds the worker")
+        return call
+
+    def order_of(self, priorities, transport):
+        """Queues requests with these priorities behind a run, ends the run, and returns the priorities in the order of
+        the responses."""
+        first, got, threads = self.hold_the_worker(), [], []
+        for n, priority in enumerate(priorities):
+            if transport == "gRPC":
+                self.by_grpc(COUNT, priority).add_done_callback(lambda call, p=priority: got.append(
+                    p if call.code() == grpc.StatusCode.OK else call.details()))
+            else:
+                threads.append(threading.Thread(target=self.by_rest, args=(COUNT, priority,
+                                                                           lambda p=priority: got.append(p))))
+                threads[-1].start()
+            wait_for(lambda n=n: self.jobs() == n + 2, "a request to be queued")
+        first.cancel()
+        wait_for(lambda: len(got) == len(priorities), "all responses")
+        for thread in threads:
+            thread.join()
+        return got
+
+    def test_priorities_order_a_queue(self):
+        for transport in ("gRPC", "REST"):
+            with self.subTest(transport):
+                # 0 and no priority are the level 2, and requests of one level keep their order of arrival.
+                self.assertEqual(self.order_of([9, 3, None, 2, 0, 1, 2**32 - 1, 2], transport),
+                                 [1, None, 2, 0, 2, 3, 9, 2**32 - 1])
+
+    def test_an_earlier_deadline_is_no_priority(self):
+        first, got = self.hold_the_worker(), []
+        for priority, timeout in ((3, int(WAIT * 1e6)), (1, None)):
+            request = grpc_service_pb2.ModelInferRequest(model_name="counting")
+            request.inputs.add(name="x", datatype="FP32", shape=[])
+            request.raw_input_contents.append(struct.pack("<f", COUNT))
+            request.parameters["priority"].int64_param = priority
+            if timeout:
+                request.parameters["timeout"].int64_param = timeout
+            self.stub.ModelInfer.future(request, timeout=WAIT).add_done_callback(
+                lambda call, p=priority: got.append((p, call.code())))
+            wait_for(lambda n=priority: self.jobs() == (2 if n == 3 else 3), "a request to be queued")
+        first.cancel()
+        wait_for(lambda: len(got) == 2, "both responses")
+        self.assertEqual(got, [(1, grpc.StatusCode.OK), (3, grpc.StatusCode.OK)])
+
+    def test_models_are_not_ordered_by_priority(self):
+        """A request of low priority for another model does not wait for requests of high priority for this one."""
+        first = self.hold_the_worker()
+        waiting = [self.by_grpc(COUNT, 1) for _ in range(3)]
+        self.assertEqual(self.by_grpc(COUNT, 9, "other").result(WAIT).raw_output_contents[0], struct.pack("<f", COUNT))
+        self.assertFalse(first.done() or any(call.done() for call in waiting))
+        first.cancel()
+        for call in waiting:
+            call.result(WAIT)

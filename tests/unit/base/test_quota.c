@@ -1,0 +1,102 @@
+/* Tests the quotas of clients. */
+#include "server/base/quota.h"
+
+#include <stdio.h>
+
+#include "tests/support/test.h"
+
+#define S INT64_C(1000000000)
+
+static struct srv_quota *quota(double requests, double bytes, int64_t n_clients)
+{
+    const struct srv_quota_limits limits = {requests, bytes, n_clients};
+    struct srv_quota *q = srv_quota_new(&limits);
+    assert_non_null(q);
+    return q;
+}
+
+/* Returns 0 if the request is accepted, and otherwise the seconds until the next one. */
+static int64_t take(struct srv_quota *q, const char *key, uint64_t bytes, int64_t now_ns)
+{
+    int64_t retry_s = -1;
+    return srv_quota_take(q, rt_span_str(key), bytes, now_ns, &retry_s) == SRV_QUOTA_REFUSED
+               ? retry_s
+               : 0;
+}
+
+static void a_client_has_so_many_requests_per_second(void **state)
+{
+    (void)state;
+    struct srv_quota *q = quota(2, 0, 64);
+    assert_int_equal(take(q, "a", 1000000, 1 * S), 0);
+    assert_int_equal(take(q, "a", 1000000, 1 * S), 0);
+    assert_int_equal(take(q, "a", 0, 1 * S), 1);
+    assert_int_equal(take(q, "b", 0, 1 * S), 0);
+    assert_int_equal(take(q, "a", 0, 1 * S + S / 2), 0);
+    assert_int_equal(take(q, "a", 0, 1 * S + S / 2), 1);
+    /* An idle client saves the tokens of one second. */
+    assert_int_equal(take(q, "a", 0, 100 * S), 0);
+    assert_int_equal(take(q, "a", 0, 100 * S), 0);
+    assert_int_equal(take(q, "a", 0, 100 * S), 1);
+    /* A clock that seems to go back gives no tokens. */
+    assert_int_equal(take(q, "a", 0, 99 * S), 1);
+    srv_quota_free(q);
+}
+
+static void less_than_one_request_per_second_is_a_rate_too(void **state)
+{
+    (void)state;
+    struct srv_quota *q = quota(0.1, 0, 64);
+    assert_int_equal(take(q, "", 0, 1 * S), 0);
+    assert_int_equal(take(q, "", 0, 2 * S), 9);
+    assert_int_equal(take(q, "", 0, 11 * S + 1000), 0);
+    srv_quota_free(q);
+}
+
+static void a_large_request_is_paid_off(void **state)
+{
+    (void)state;
+    struct srv_quota *q = quota(0, 100, 64);
+    assert_int_equal(take(q, "a", 1000, 1 * S), 0);
+    assert_int_equal(take(q, "a", 1, 1 * S), 10); /* 901 bytes are missing */
+    assert_int_equal(take(q, "a", 1, 9 * S), 2);
+    assert_int_equal(take(q, "a", 1, 11 * S), 0);
+    srv_quota_charge(q, rt_span_str("a"), UINT64_MAX, 12 * S);
+    assert_int_equal(take(q, "a", 1, 12 * S), 3600);
+    srv_quota_free(q);
+}
+
+static void clients_without_a_bucket_share_one(void **state)
+{
+    (void)state;
+    struct srv_quota *q = quota(1, 0, 8);
+    int64_t retry_s = 0;
+    char key[16];
+    int shared = 0, refused = 0;
+    for (int i = 0; i < 1000; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        const enum srv_quota_answer a = srv_quota_take(q, rt_span_str(key), 0, 1 * S, &retry_s);
+        shared += a == SRV_QUOTA_TAKEN_SHARED;
+        refused += a == SRV_QUOTA_REFUSED;
+    }
+    assert_int_equal(shared, 1);
+    assert_int_equal(refused, 1000 - 8 - 1);
+    /* A client that has a bucket keeps it, and buckets that are full again are taken over. */
+    assert_int_equal(take(q, "k0", 0, 1 * S), 1);
+    for (int i = 0; i < 8; i++) {
+        snprintf(key, sizeof key, "n%d", i);
+        assert_int_equal(srv_quota_take(q, rt_span_str(key), 0, 3 * S, &retry_s), SRV_QUOTA_TAKEN);
+    }
+    srv_quota_free(q);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_client_has_so_many_requests_per_second),
+        cmocka_unit_test(less_than_one_request_per_second_is_a_rate_too),
+        cmocka_unit_test(a_large_request_is_paid_off),
+        cmocka_unit_test(clients_without_a_bucket_share_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
