@@ -1,5 +1,7 @@
 #include "kernels/quant/quant.h"
 
+#include <string.h>
+
 struct kn_q_type kn_q_type(enum rt_dtype dtype)
 {
     switch (dtype) {
@@ -114,6 +116,38 @@ int32_t kn_q_at(const struct rt_tensor *t, int64_t i)
 #undef CASE
     default:
         return 0;
+    }
+}
+
+static void set_steps(struct kn_q_each *e, int k, const struct rt_tensor *t)
+{
+    int64_t step = 1;
+
+    for (int d = e->out.rank - 1; d >= 0; d--) {
+        const int at = d - (e->out.rank - t->rank);
+        e->step[k][d] = at >= 0 && t->dim[at] != 1 ? step : 0;
+        step *= at >= 0 ? t->dim[at] : 1;
+    }
+}
+
+void kn_q_each_of(const struct rt_run *r, struct kn_q_each *e)
+{
+    e->out.rank = r->out[0].rank;
+    memcpy(e->out.dim, r->out[0].dim, sizeof e->out.dim);
+    set_steps(e, 0, &r->in[0]);
+    set_steps(e, 1, &r->in[1]);
+}
+
+void kn_q_advance(const struct kn_q_each *e, int64_t *place, int64_t *at)
+{
+    for (int d = e->out.rank - 1; d >= 0; d--) {
+        at[0] += e->step[0][d];
+        at[1] += e->step[1][d];
+        if (++place[d] < e->out.dim[d])
+            return;
+        at[0] -= place[d] * e->step[0][d];
+        at[1] -= place[d] * e->step[1][d];
+        place[d] = 0;
     }
 }
 

@@ -99,6 +99,17 @@ static inline void kn_q_put_range(struct rt_run *r, struct kn_q_range range)
     kn_q_put(r, 2, range.max);
 }
 int32_t kn_q_at(const struct rt_tensor *t, int64_t i);
+
+/* The shape and the strides with which the elements of inputs 0 and 1 are combined by
+ * broadcasting. */
+struct kn_q_each {
+    struct rt_shape out;
+    int64_t step[2][RT_MAX_RANK]; /* strides of both inputs, 0 along broadcast axes */
+};
+void kn_q_each_of(const struct rt_run *r, struct kn_q_each *e);
+/* Advances to the next position, and updates the offsets of both inputs. */
+void kn_q_advance(const struct kn_q_each *e, int64_t *place, int64_t *at);
+
 /* Gives output 0 the shape of input 0, and makes the other outputs scalars. */
 enum rt_status kn_q_infer_same(struct rt_infer *x);
 /* Row rule for ops with ranges: output 0 has the rows of input 0. The other outputs depend only on

@@ -12,46 +12,6 @@ enum { CHUNK = 4096 }; /* number of elements between two deadline checks */
 
 /* ---- addition and multiplication with broadcasting ---- */
 
-/* The shape and the strides with which the elements of two inputs are combined by broadcasting. */
-struct each {
-    struct rt_shape out;
-    int64_t step[2][RT_MAX_RANK]; /* strides of both inputs, 0 along broadcast axes */
-};
-
-static void set_steps(struct each *e, int k, const struct rt_tensor *t)
-{
-    int64_t step = 1;
-
-    for (int d = e->out.rank - 1; d >= 0; d--) {
-        const int at = d - (e->out.rank - t->rank);
-        e->step[k][d] = at >= 0 && t->dim[at] != 1 ? step : 0;
-        step *= at >= 0 ? t->dim[at] : 1;
-    }
-}
-
-static enum rt_status each_of(struct rt_run *r, struct each *e)
-{
-    e->out.rank = r->out[0].rank;
-    memcpy(e->out.dim, r->out[0].dim, sizeof e->out.dim);
-    set_steps(e, 0, &r->in[0]);
-    set_steps(e, 1, &r->in[1]);
-    return RT_OK;
-}
-
-/* Advances to the next position, and updates the offsets of both inputs. */
-static void advance(const struct each *e, int64_t *place, int64_t *at)
-{
-    for (int d = e->out.rank - 1; d >= 0; d--) {
-        at[0] += e->step[0][d];
-        at[1] += e->step[1][d];
-        if (++place[d] < e->out.dim[d])
-            return;
-        at[0] -= place[d] * e->step[0][d];
-        at[1] -= place[d] * e->step[1][d];
-        place[d] = 0;
-    }
-}
-
 static enum rt_status each_infer(struct rt_infer *x)
 {
     for (int k = 1; k < x->n_out; k++)
@@ -99,7 +59,7 @@ static enum rt_status mul_run(struct rt_run *r)
 {
     const int64_t n = rt_tensor_count(&r->out[0]);
     int64_t place[RT_MAX_RANK] = {0}, at[2] = {0};
-    struct each e;
+    struct kn_q_each e;
 
     for (int k = 0; k < 4; k++)
         if (r->in[2 + k].rank != 0)
@@ -109,12 +69,12 @@ static enum rt_status mul_run(struct rt_run *r)
         return r->err->code;
     const int32_t zero[] = {(int32_t)kn_q_unclamped(RT_QU8, 0, x),
                             (int32_t)kn_q_unclamped(RT_QU8, 0, y)};
-    each_of(r, &e);
+    kn_q_each_of(r, &e);
     for (int64_t i = 0; i < n; i++) {
         const uint32_t a = (uint32_t)kn_q_at(&r->in[0], at[0]) - (uint32_t)zero[0];
         const uint32_t b = (uint32_t)kn_q_at(&r->in[1], at[1]) - (uint32_t)zero[1];
         ((int32_t *)r->out[0].data)[i] = (int32_t)(a * b);
-        advance(&e, place, at);
+        kn_q_advance(&e, place, at);
         if (rt_run_spend(r, &r->left, 4))
             return r->err->code;
     }
@@ -165,7 +125,7 @@ static enum rt_status add_run(struct rt_run *r)
 {
     const int64_t n = rt_tensor_count(&r->out[0]);
     int64_t place[RT_MAX_RANK] = {0}, at[2] = {0};
-    struct each e;
+    struct kn_q_each e;
 
     if (check_ranges(r, 2, each_names))
         return r->err->code;
@@ -177,12 +137,12 @@ static enum rt_status add_run(struct rt_run *r)
         return r->err->code;
     fill_table(table[0], !one_x, x, to);
     fill_table(table[1], !one_y || one_x, y, to);
-    each_of(r, &e);
+    kn_q_each_of(r, &e);
     for (int64_t i = 0; i < n; i++) {
         const uint8_t a = ((const uint8_t *)r->in[0].data)[at[0]];
         const uint8_t b = ((const uint8_t *)r->in[1].data)[at[1]];
         ((int32_t *)r->out[0].data)[i] = (int32_t)((uint32_t)table[0][a] + (uint32_t)table[1][b]);
-        advance(&e, place, at);
+        kn_q_advance(&e, place, at);
         if (rt_run_spend(r, &r->left, 4))
             return r->err->code;
     }
