@@ -37,3 +37,23 @@ void kn_image_rows_outer(struct rt_rows *r, int inner)
     if (d->kind == RT_DEP_ROWS && d->axis < r->in[0].shape.rank - inner)
         r->out_dep[0] = *d;
 }
+
+enum rt_status kn_image_match_boxes(const struct rt_shape *boxes, const struct rt_shape *index,
+                                    int64_t *n, struct rt_error *err)
+{
+    const bool two = boxes->rank == 2, one = index->rank == 1;
+    const bool any = (two && boxes->dim[0] > 0 && boxes->dim[1] > 0) || (one && index->dim[0] > 0);
+    const bool none =
+        (two && (boxes->dim[0] == 0 || boxes->dim[1] == 0)) || (one && index->dim[0] == 0);
+
+    if (!any) {
+        *n = none ? 0 : -1;
+        return RT_OK;
+    }
+    if (two && boxes->dim[1] >= 0 && boxes->dim[1] != 4)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "boxes must have 4 columns");
+    if (two && one && boxes->dim[0] >= 0 && index->dim[0] >= 0 && boxes->dim[0] != index->dim[0])
+        return rt_fail(err, RT_INVALID_ARGUMENT, "box_index has incompatible shape");
+    *n = two ? boxes->dim[0] : -1;
+    return RT_OK;
+}

@@ -25,4 +25,9 @@ struct rt_shape kn_image_shape_of(const struct rt_tensor *t);
  */
 void kn_image_rows_outer(struct rt_rows *r, int inner);
 
+/* Sets *n to the number of boxes of a crop, or to -1 if it is unknown. As in TensorFlow, empty
+ * boxes and an empty box_ind match each other whatever their dimensions are. */
+enum rt_status kn_image_match_boxes(const struct rt_shape *boxes, const struct rt_shape *index,
+                                    int64_t *n, struct rt_error *err);
+
 #endif

@@ -10,6 +10,7 @@
 #include "kernels/matmul/gemm.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
+#include "kernels/image/image.h"
 #include "kernels/image/resize_taps.h"
 #include "runtime/base/checked.h"
 
@@ -526,28 +527,6 @@ static enum rt_status run_resize(struct rt_run *r)
 
 /* ---- CropAndResize: image, boxes [n, 4], box_ind [n], crop_size ---- */
 
-/* Sets *n to the number of boxes, or to -1 if it is unknown. As in TensorFlow, empty boxes and an
- * empty box_ind match each other whatever their dimensions are. */
-static enum rt_status match_boxes(const struct rt_shape *boxes, const struct rt_shape *index,
-                                  int64_t *n, struct rt_error *err)
-{
-    const bool two = boxes->rank == 2, one = index->rank == 1;
-    const bool any = (two && boxes->dim[0] > 0 && boxes->dim[1] > 0) || (one && index->dim[0] > 0);
-    const bool none =
-        (two && (boxes->dim[0] == 0 || boxes->dim[1] == 0)) || (one && index->dim[0] == 0);
-
-    if (!any) {
-        *n = none ? 0 : -1;
-        return RT_OK;
-    }
-    if (two && boxes->dim[1] >= 0 && boxes->dim[1] != 4)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "boxes must have 4 columns");
-    if (two && one && boxes->dim[0] >= 0 && index->dim[0] >= 0 && boxes->dim[0] != index->dim[0])
-        return rt_fail(err, RT_INVALID_ARGUMENT, "box_index has incompatible shape");
-    *n = two ? boxes->dim[0] : -1;
-    return RT_OK;
-}
-
 static enum rt_status infer_crop(struct rt_infer *x)
 {
     const struct rt_shape *im = &x->in[0].shape, *bx = &x->in[1].shape, *ix = &x->in[2].shape;
@@ -563,7 +542,7 @@ static enum rt_status infer_crop(struct rt_infer *x)
     if (ix->rank >= 0 && ix->rank != 1)
         return fail_shape(x->err, "box_indices must be rank 1 but is shape ", ix);
     *o = (struct rt_shape){.rank = 4, .dim = {-1, -1, -1, -1}};
-    const enum rt_status fit = match_boxes(bx, ix, &o->dim[0], x->err);
+    const enum rt_status fit = kn_image_match_boxes(bx, ix, &o->dim[0], x->err);
     if (fit)
         return fit;
     if (im->rank == 4)
@@ -583,25 +562,6 @@ struct crop {
     bool nearest;
     float outside;
 };
-
-/* Sets *at to the source position of output pixel i on one axis. Along this axis, the image has
- * `in` pixels, the crop has `out` pixels, and the box spans lo to hi. Returns whether the position
- * lies inside the image. */
-static bool crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, float *at)
-{
-    const float scale = out > 1 ? (hi - lo) * (float)(in - 1) / (float)(out - 1) : 0;
-    *at = out > 1 ? lo * (float)(in - 1) + (float)i * scale : 0.5f * (lo + hi) * (float)(in - 1);
-    /* If the box spans the complete range of floats, *at is NaN, which is treated as outside the
-     * image. */
-    return *at >= 0 && *at <= (float)(in - 1);
-}
-
-/* Returns the index of the pixel at a position. On an axis of more than 2^24 pixels, rounding may
- * move the last position outside the image, so the index is clamped. */
-static int64_t pixel_at(float at, int64_t n)
-{
-    return clamp(rt_int64_of((double)at), n - 1);
-}
 
 static void fill(float *dst, int64_t n, float v)
 {
@@ -623,20 +583,20 @@ static void crop_chunk(const struct crop *s, const struct chunk *p, const float 
         return;
     }
     image += p->c_from;
-    const float *top = image + pixel_at(floorf(y), s->h) * s->w * c;
-    const float *bottom = image + pixel_at(ceilf(y), s->h) * s->w * c;
-    const float *middle = image + pixel_at(roundf(y), s->h) * s->w * c;
+    const float *top = image + kn_crop_pixel(floorf(y), s->h) * s->w * c;
+    const float *bottom = image + kn_crop_pixel(ceilf(y), s->h) * s->w * c;
+    const float *middle = image + kn_crop_pixel(roundf(y), s->h) * s->w * c;
     for (int64_t j = p->from; j < p->to; j++, dst += c) {
-        if (!crop_at(box[1], box[3], s->w, s->out_w, j, &x)) {
+        if (!kn_crop_at(box[1], box[3], s->w, s->out_w, j, &x)) {
             fill(dst, n, s->outside);
             continue;
         }
         if (s->nearest) {
-            memcpy(dst, middle + pixel_at(roundf(x), s->w) * c, (size_t)n * sizeof *dst);
+            memcpy(dst, middle + kn_crop_pixel(roundf(x), s->w) * c, (size_t)n * sizeof *dst);
             continue;
         }
-        const int64_t left = pixel_at(floorf(x), s->w) * c;
-        const int64_t right = pixel_at(ceilf(x), s->w) * c;
+        const int64_t left = kn_crop_pixel(floorf(x), s->w) * c;
+        const int64_t right = kn_crop_pixel(ceilf(x), s->w) * c;
         blend(top + left, top + right, bottom + left, bottom + right, x - floorf(x), y - floorf(y),
               dst, n);
     }
@@ -649,7 +609,7 @@ static enum rt_status crop_box(struct rt_run *r, int64_t *left, const struct cro
     float y;
 
     for (int64_t i = 0; i < s->out_h; i++, dst += s->out_w * c) {
-        const bool is_inside = crop_at(box[0], box[2], s->h, s->out_h, i, &y);
+        const bool is_inside = kn_crop_at(box[0], box[2], s->h, s->out_h, i, &y);
         struct chunk p = before_first(c);
         while (next_chunk(&p, s->out_w, c)) {
             crop_chunk(s, &p, image, box, y, is_inside, dst);

@@ -62,3 +62,19 @@ void kn_tap_bicubic(struct kn_tap *t, int64_t i, int64_t in, float scale, bool h
         for (int k = 0; k < 4; k++)
             t->weight[k] /= sum;
 }
+
+bool kn_crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, float *at)
+{
+    const float scale = out > 1 ? (hi - lo) * (float)(in - 1) / (float)(out - 1) : 0;
+    *at = out > 1 ? lo * (float)(in - 1) + (float)i * scale : 0.5f * (lo + hi) * (float)(in - 1);
+    /* If the box spans the complete range of floats, *at is NaN, which is treated as outside the
+     * image. */
+    return *at >= 0 && *at <= (float)(in - 1);
+}
+
+int64_t kn_crop_pixel(float at, int64_t n)
+{
+    const int64_t k = rt_int64_of((double)at);
+
+    return k < 0 ? 0 : k < n ? k : n - 1;
+}

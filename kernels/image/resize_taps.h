@@ -21,4 +21,12 @@ struct kn_tap { /* The source positions and weights of one output position along
 void kn_tap_bilinear(struct kn_tap *t, int64_t i, int64_t in, float scale, bool half);
 void kn_tap_bicubic(struct kn_tap *t, int64_t i, int64_t in, float scale, bool half);
 
+/* Sets *at to the source position of pixel i of a crop on one axis. Along this axis, the image has
+ * `in` pixels, the crop has `out` pixels, and the box spans lo to hi. Returns whether the position
+ * lies inside the image. */
+bool kn_crop_at(float lo, float hi, int64_t in, int64_t out, int64_t i, float *at);
+/* Returns the index of the pixel at a position. On an axis of more than 2^24 pixels, rounding may
+ * move the last position outside the image, so the index is clamped. */
+int64_t kn_crop_pixel(float at, int64_t n);
+
 #endif

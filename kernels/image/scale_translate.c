@@ -334,16 +334,23 @@ static enum rt_status check_two(struct rt_infer *x, int input, const char *name)
     return RT_OK;
 }
 
+static enum rt_status check_kernel(const struct rt_infer *x)
+{
+    const struct rt_span s = rt_attr_str(x->node, "kernel_type");
+
+    if (kernel_of(x->node))
+        return RT_OK;
+    return rt_fail(x->err, RT_INVALID_ARGUMENT, "Unrecognized kernel type: %.*s",
+                   (int)(s.n < 100 ? s.n : 100), (const char *)s.p);
+}
+
 static enum rt_status infer_scale(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[0].shape;
     struct rt_shape *o = &x->out[0].shape;
 
-    if (!kernel_of(x->node)) {
-        const struct rt_span s = rt_attr_str(x->node, "kernel_type");
-        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Unrecognized kernel type: %.*s",
-                       (int)(s.n < 100 ? s.n : 100), (const char *)s.p);
-    }
+    if (check_kernel(x))
+        return x->err->code;
     if (kn_image_rank_differs(in, 4))
         return kn_image_fail_shape(x->err, "input must be 4-dimensional", in);
     if (check_two(x, 1, "output_shape_t"))
@@ -368,4 +375,107 @@ static enum rt_status infer_scale(struct rt_infer *x)
 const struct kn_entry kn_scale_and_translate = {
     .op = {.name = "ScaleAndTranslate", .shape_in = 2, .infer = infer_scale, .rows = rt_rows_first},
     .kernels = KN_CPU("ScaleAndTranslate", "scale_translate", KN_SET(KN_REALS), NULL, run_scale),
+};
+
+/* ---- gradient: gradient of the output, original images, scale, translation ---- */
+
+static enum rt_status infer_grad(struct rt_infer *x)
+{
+    const struct rt_shape *back = &x->in[0].shape, *image = &x->in[1].shape;
+    struct rt_shape *o = &x->out[0].shape;
+
+    if (check_kernel(x))
+        return x->err->code;
+    if (kn_image_rank_differs(back, 4))
+        return kn_image_fail_shape(x->err, "input_grad must be 4-dimensional", back);
+    if (kn_image_rank_differs(image, 4))
+        return kn_image_fail_shape(x->err, "original_image must be 4-dimensional", image);
+    *o = kn_image_unknown(4);
+    for (int i = 0; i < 4; i++) {
+        const struct rt_shape *from = i == 1 || i == 2 ? image : back;
+        if (from->rank == 4)
+            o->dim[i] = from->dim[i];
+    }
+    return check_two(x, 2, "t") ? x->err->code : check_two(x, 3, "t");
+}
+
+/* Adds a row of the gradient to the line of pixels from which the row was combined. */
+static enum rt_status spread_columns(struct rt_run *r, int64_t *left, const struct job *j,
+                                     const float *src)
+{
+    const int64_t channels = j->channels;
+
+    memset(j->line, 0, (size_t)(j->w.in * channels) * sizeof *j->line);
+    if (rt_run_spend(r, left, j->w.in * channels / 8))
+        return r->err->code;
+    for (int64_t x = 0; x < j->w.out; x++, src += channels) {
+        struct taps one = {.weight = j->col_weight};
+        if (!j->col && fill_taps(r, left, &j->w, x, &one))
+            return r->err->code;
+        const struct taps *t = j->col ? &j->col[x] : &one;
+        for (int64_t k = 0; k < t->n; k++) {
+            if (t->weight[k] != 0)
+                add_scaled(j->line + (t->start + k) * channels, src, t->weight[k], channels);
+            if (rt_run_spend(r, left, channels + 8))
+                return r->err->code;
+        }
+    }
+    return RT_OK;
+}
+
+/* Adds the gradient of one image to the pixels of the original image, first along rows. */
+static enum rt_status spread_image(struct rt_run *r, int64_t *left, const struct job *j,
+                                   const float *src, float *dst)
+{
+    const int64_t n = j->w.in * j->channels;
+
+    for (int64_t y = 0; y < j->h.out; y++, src += j->w.out * j->channels) {
+        struct taps row = {.weight = j->row_weight};
+        if (fill_taps(r, left, &j->h, y, &row) || spread_columns(r, left, j, src))
+            return r->err->code;
+        for (int64_t k = 0; k < row.n; k++) {
+            if (row.weight[k] != 0)
+                add_scaled(dst + (row.start + k) * n, j->line, row.weight[k], n);
+            if (rt_run_spend(r, left, n + 8))
+                return r->err->code;
+        }
+    }
+    return RT_OK;
+}
+
+static enum rt_status run_grad(struct rt_run *r)
+{
+    const struct rt_tensor *back = &r->in[0], *o = &r->out[0];
+    const float *scale = r->in[2].data, *shift = r->in[3].data;
+    const bool antialias = rt_attr_bool(r->node, "antialias");
+    const struct kernel *k = kernel_of(r->node);
+    int64_t left = RT_WORK;
+    float *unused;
+
+    if (!(scale[0] > 0) || !(scale[1] > 0))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Scale must be greater than zero.");
+    if (!rt_tensor_count(o))
+        return RT_OK;
+    memset(o->data, 0, rt_tensor_bytes(o));
+    if (!rt_tensor_count(back))
+        return RT_OK;
+    struct job j = {.h = axis_of(k, o->dim[1], back->dim[1], scale[0], shift[0], antialias),
+                    .w = axis_of(k, o->dim[2], back->dim[2], scale[1], shift[1], antialias),
+                    .batch = back->dim[0],
+                    .channels = back->dim[3]};
+    if (make_scratch(r, &left, &j, &unused))
+        return r->err->code;
+    for (int64_t b = 0; b < j.batch; b++) {
+        const float *src = (const float *)back->data + b * j.h.out * j.w.out * j.channels;
+        float *dst = (float *)o->data + b * j.h.in * j.w.in * j.channels;
+        if (spread_image(r, &left, &j, src, dst))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+const struct kn_entry kn_scale_and_translate_grad = {
+    .op = {.name = "ScaleAndTranslateGrad", .infer = infer_grad},
+    .kernels =
+        KN_CPU("ScaleAndTranslateGrad", "scale_translate_grad", RT_T(RT_F32), NULL, run_grad),
 };

@@ -1,4 +1,7 @@
-"""Test cases for gradients of activations and of other functions (kernels/nn)."""
+"""Test cases for gradients of activations and of other functions (kernels/nn), and of cropped and scaled images
+(kernels/image/crop_grad.c, scale_translate.c)."""
+
+import itertools
 
 from spec import *
 
@@ -103,3 +106,87 @@ def lrn_grad(g, op):
     yield Case(one, one, one, depth_radius=2**31 - 2, rtol=1e-6)
     for a, b, c in [(one, one, one[..., :2]), (one, one[:, :1], one), (one[0], one[0], one[0]), (one, one[0], one)]:
         yield Case(a, b, c, texts=True)
+
+
+# ---- cropped and scaled images ----
+
+# Shapes of images and sizes of crops.
+CROPS = [((2, 7, 8, 3), (5, 6)), ((1, 3, 3, 1), (1, 1)), ((2, 4, 1, 2), (3, 2)), ((1, 1, 5, 4), (1, 7)), ((3, 5, 6, 1), (9, 1))]
+
+
+def boxes_of(g, n, batch):
+    boxes = g.rng.uniform(-0.3, 1.3, (n, 4)).astype("float32")
+    boxes[: n // 3] = [0, 0, 1, 1]
+    return boxes, g.rng.integers(0, batch, n).astype("int32")
+
+
+ODD_BOXES = [[0, 0, 1, 1], [1, 1, 0, 0], [0.5, 0.5, 0.5, 0.5], [-1, -1, 2, 2], [0, 0, 1e30, 1e30], [2, 2, 3, 3], [0, 0, 1, 1.0000001]]
+
+
+def crop_refusals(g):
+    """Yields the shapes of the gradient, the boxes and their indices, and the indices."""
+    z = np.zeros
+    for grads, boxes, index in [
+        ((2, 2, 1), (2, 4), [0, 0]), ((2, 2, 2, 1), (2, 3), [0, 0]), ((2, 2, 2, 1), (4,), [0, 0]), ((2, 2, 2, 1), (1, 4), [0, 0]), ((2, 2, 2, 1), (2, 4), [0]),
+        ((2, 2, 2, 1), (2, 4), [[0, 0]]), ((2, 0, 2, 1), (2, 4), [0, 0]), ((2, 2, 0, 1), (2, 4), [0, 0]), ((2, 2, 2, 1), (2, 4), [0, 1]), ((2, 2, 2, 1), (2, 4), [-1, 0]),
+    ]:
+        yield z(grads, "float32"), z(boxes, "float32"), np.int32(index)
+
+
+@spec("CropAndResizeGradImage", rtol=1e-6)
+def crop_grad_image(g, op):
+    for dtype, method, (image, size), n in itertools.product(("float32", "float64", "float16"), ("bilinear", "nearest"), CROPS, (1, 6)):
+        boxes, index = boxes_of(g, n, image[0])
+        how = dict(rtol=2e-3) if dtype == "float16" else {}
+        yield Case(g.values("float32", (n, *size, image[3]), special=False, lo=-2, hi=2), boxes, index, np.int32(image), T=dtype, method=method, **how)
+    for method, box in itertools.product(("bilinear", "nearest"), ODD_BOXES):
+        yield Case(g.values("float32", (1, 3, 4, 2), special=False, lo=-2, hi=2), np.float32([box]), np.int32([0]), np.int32([1, 5, 6, 2]), T="float32", method=method)
+    for grads, boxes, index in crop_refusals(g):
+        yield Case(grads, boxes, index, np.int32([1, 3, 3, 1]), T="float32", texts=True)
+    ok = np.zeros((2, 2, 2, 1), "float32"), np.zeros((2, 4), "float32"), np.int32([0, 0])
+    for size in ([1, 3, 3], [1, 3, 3, 2], [1, 0, 3, 1], [1, 3, -1, 1], [0, 3, 3, 1], [-1, 3, 3, 1], [[1, 3, 3, 1]], [1, 3, 3, 0], 4):
+        yield Case(*ok, np.int32(size), T="float32", texts=True)
+        yield Case(*ok, Const(np.int32(size)), T="float32") if np.ndim(size) == 1 and len(size) == 4 and size[1] > 0 and size[3] == 1 and min(size) >= 0 else Case(*ok, np.int32(size), T="float64")
+    yield Case(ok[0][:0], ok[1][:0], ok[2][:0], np.int32([1, 3, 3, 1]), T="float32")
+    yield Case(ok[0][..., :0], *ok[1:], np.int32([1, 3, 3, 0]), T="float32")
+
+
+@spec("CropAndResizeGradBoxes", rtol=1e-5, atol=1e-5)
+def crop_grad_boxes(g, op):
+    for dtype, (image, size), n in itertools.product(("float32", "float64", "float16", "uint8", "int8", "int16", "uint16", "int32", "int64"), CROPS, (1, 6)):
+        boxes, index = boxes_of(g, n, image[0])
+        x = g.values(dtype, image, special=False, lo=-2, hi=2) if dtype in FLOATS else g.values(dtype, image, lo=0, hi=99)
+        yield Case(g.values("float32", (n, *size, image[3]), special=False, lo=-2, hi=2), x, boxes, index)
+    for box in ODD_BOXES:
+        yield Case(g.values("float32", (1, 3, 4, 2), special=False, lo=-2, hi=2), g.values("float32", (1, 5, 6, 2), special=False, lo=-2, hi=2), np.float32([box]), np.int32([0]))
+    for grads, boxes, index in crop_refusals(g):
+        yield Case(grads, np.zeros((1, 3, 3, 1), "float32"), boxes, index, texts=True)
+    ok = np.zeros((2, 2, 2, 1), "float32"), np.zeros((2, 4), "float32"), np.int32([0, 0])
+    for image in [(3, 3, 1), (1, 3, 3, 2), (1, 3, 3, 0), (1, 0, 3, 1), (1, 3, 0, 1), (0, 3, 3, 1)]:
+        yield Case(ok[0], np.zeros(image, "float32"), *ok[1:], texts=True)
+    yield Case(ok[0][:0], np.zeros((1, 3, 3, 1), "float32"), ok[1][:0], ok[2][:0])
+
+
+KERNELS = ["lanczos1", "lanczos3", "lanczos5", "gaussian", "box", "triangle", "keyscubic", "mitchellcubic", "LANCZOS3"]
+
+
+@spec("ScaleAndTranslateGrad", rtol=1e-5, atol=1e-6)
+def scale_and_translate_grad(g, op):
+    def case(grads, image, scale=(1, 1), shift=(0, 0), **attrs):
+        x = lambda shape: g.values("float32", shape, special=False, lo=-2, hi=2)
+        return Case(x(grads), x(image), np.float32(scale), np.float32(shift), **attrs)
+
+    hows = [
+        ((2, 3, 4, 3), (2, 5, 6, 3), (0.6, 0.7), (0, 0)), ((1, 9, 11, 1), (1, 5, 6, 1), (1.8, 1.9), (0.5, -1.25)), ((1, 7, 8, 4), (1, 7, 8, 4), (1, 1), (2.5, -3)),
+        ((1, 5, 6, 2), (1, 33, 40, 2), (0.15, 0.1), (0.1, 0.2)), ((1, 6, 7, 5), (1, 3, 1, 5), (2, 7), (-9, 3)), ((1, 1, 1, 1), (1, 1, 1, 1), (1, 1), (0, 0)),
+    ]
+    for kernel, antialias, (grads, image, scale, shift) in itertools.product(KERNELS, (True, False), hows):
+        yield case(grads, image, scale, shift, kernel_type=kernel, antialias=antialias)
+    one = (1, 4, 5, 2), (1, 3, 4, 2)
+    for scale in [(0, 1), (1, -1), (np.nan, 1), (1e-3, 1), (1,), 1, ((1, 1),), (1, 1, 1), (3, 0.3)]:
+        yield case(*one, scale=scale, texts=True)
+    for shift in [(100, 0), (4, 5), (-4, -5), (1,), 1, ((1, 1),), (0.25, 1e-3)]:
+        yield case(*one, shift=shift, texts=True)
+    for grads, image in [((4, 5, 2), one[1]), (one[0], (3, 4, 2)), ((1, 0, 5, 2), one[1]), (one[0], (1, 0, 4, 2)), ((0, 4, 5, 2), one[1]), (one[0], (2, 3, 4, 2)), (one[0], (1, 3, 4, 3)), ((1, 4, 5, 0), one[1])]:
+        yield case(grads, image, texts=True)
+    yield case(*one, kernel_type="foo", texts=True)
