@@ -49,7 +49,9 @@ struct generator { /* The random number generator of a node. */
 static void init(void *state, const struct rt_node *n, uint64_t entropy)
 {
     struct generator *g = state;
-    uint64_t lo = (uint64_t)rt_attr_int(n, "seed"), hi = (uint64_t)rt_attr_int(n, "seed2");
+    const bool has_seeds = rt_attr(n, "seed") != NULL;
+    uint64_t lo = has_seeds ? (uint64_t)rt_attr_int(n, "seed") : 0;
+    uint64_t hi = has_seeds ? (uint64_t)rt_attr_int(n, "seed2") : 0;
     if (!lo && !hi) {
         lo = entropy;
         hi = entropy * UINT64_C(0x9e3779b97f4a7c15) + 1;

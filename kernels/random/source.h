@@ -11,7 +11,8 @@
 #include "runtime/core/op.h"
 
 enum kn_source {
-    KN_FROM_NODE,     /* attributes seed and seed2; the generator lives as long as the session */
+    /* attributes seed and seed2, or none; the generator lives as long as the session */
+    KN_FROM_NODE,
     KN_FROM_SEED,     /* input 1 holds two seeds */
     KN_FROM_KEY,      /* inputs 1, 2 and 3 are a key, a counter and an algorithm */
     KN_FROM_VARIABLE, /* input 0 is a variable that holds the state, input 1 an algorithm */

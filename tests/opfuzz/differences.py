@@ -88,7 +88,7 @@ NARROW_DIMENSIONS = re.compile(r"\w*Pool\w*|CombinedNonMaxSuppression|CropAndRes
 # Ops whose values are not compared, because they are random or uninitialised, or because TensorFlow reads memory that
 # it does not own.
 LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUniformInt": "is random",
-         "RandomStandardNormal": "is random"}
+         "RandomStandardNormal": "is random", "ExtractGlimpse": "contains noise", "ExtractGlimpseV2": "contains noise"}
 
 # Ops whose outputs have no specified order. If `sorted` is false, the outputs of TopK and TopKV2 have no specified
 # order either.

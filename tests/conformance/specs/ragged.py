@@ -1,4 +1,4 @@
-"""Test cases for ops on ragged tensors, namely ranges and gathers by row splits."""
+"""Test cases for ops on ragged tensors, namely ranges, gathers by row splits and crossed features."""
 
 from spec import *
 
@@ -78,3 +78,56 @@ def fill_empty_rows(g, op):
                                        (0, v[0], 2, 9), ([0], v[0], 2, 9), (0, v[:1], 2, 9), ([0], v[:1], [2], [9]), ([[0]], v[None], [2], [9]), ([], v, 0, 9), ([0, -1], v, 2, [9]),
                                        ([0], v[:1], -1, [9]), ([0], v[:1], 0, [9]), ([], v[:0], -(2**63), 9), ([[0]], v[None], 2, 9), ([0, 1], v, -1, 9), ([2**63 - 1], v[:1], 2, 9)):
         yield Case(i(ids), values, i(rows), np.float32(default), texts=True)
+
+
+# ---- crossed features ----
+
+WORDS = np.array([b"", b"a", b"bc", "\u00e4".encode(), b"a_X_b", b"x" * 40, b"\0\xff"], object)
+
+
+@spec("RaggedCross")
+def ragged_cross(g, op):
+    def some(n, kind):
+        return g.rng.choice(WORDS, n) if kind == "string" else g.rng.integers(-(2**40), 2**40, n)
+
+    def ragged(rows, kind, dtype):
+        s = splits(g, rows, dtype=dtype, longest=3)
+        return some(s[-1], kind), s
+
+    def sparse(rows, kind):
+        per_row = g.rng.integers(0, 3, rows)
+        indices = np.array([[r, 2 * c] for r in range(rows) for c in range(per_row[r])], "int64").reshape(-1, 2)
+        return indices, some(len(indices), kind), np.int64([rows, 5])
+
+    def case(order, raggeds=(), sparses=(), denses=(), out="string", splits_type="int64", buckets=0, key=956888297470, texts=False):
+        columns = [[list(c) for c in zip(*v)] or [[]] * n for v, n in ((raggeds, 2), (sparses, 3))]
+        lists = [*columns[0], *columns[1], list(denses)]
+        return Case(*lists, input_order=order, hashed_output=out == "int64", num_buckets=buckets, hash_key=key, out_values_type=out, out_row_splits_type=splits_type, texts=texts)
+
+    for k in range(190):
+        rows, n = int(g.rng.integers(0, 5)), int(g.rng.integers(1, 4))
+        order = "".join(g.rng.choice(list("RSD"), n))
+        dtype = g.rng.choice(["int32", "int64"])
+        kinds = lambda letter: [g.rng.choice(["string", "int64"]) for c in order if c == letter]
+        out = "int64" if k % 2 else "string"
+        yield case(order, [ragged(rows, t, dtype) for t in kinds("R")], [sparse(rows, t) for t in kinds("S")], [some((rows, 1 + int(g.rng.integers(2))), t) for t in kinds("D")], out,
+                   dtype, int(g.rng.choice([0, 1, 10, 1000])), int(g.rng.choice([956888297470, 0, 7, -1])))
+    three = np.array([b"a", b"b", b"c"], object)
+    dense = np.array([[b"p", b"q"], [b"r", b"s"]], object)
+    i64 = lambda *v: np.array(v, "int64")
+    good = three, i64(0, 2, 3)
+    for order, count in [("", 0), ("", 1), ("R", 0), ("RR", 1), ("R", 2), ("D", 1), ("S", 1), ("X", 1), ("r", 1), ("R" * 7, 7)]:
+        yield case(order, [good] * count, texts=order != "X" and order != "r")
+    for values, s in [(three, i64(0, 2, 5)), (three, i64(0, 2, 2)), (three, i64(1, 2, 3)), (three, i64(0, 3, 2)), (three, i64()), (three, i64(0)), (three[:0], i64(0, 0)), (three, i64(0, -1, 3)), (three, i64(0, 3)[None]),
+                      (three[None], i64(0, 2, 3)), (three, np.int64(3))]:
+        yield case("R", [(values, s)], texts=True)
+    for d in (dense[:1], dense[0], dense[None], dense[:, :0], dense[:0]):
+        yield case("D", denses=[d], texts=True)
+        yield case("RD", [good], denses=[d], texts=True)
+    at = [[0, 0], [0, 2], [1, 1]]
+    for indices, values, shape in [(at, three[:2], [2, 3]), (np.zeros((1, 3)), three[:1], [1, 1, 1]), (i64(0, 0, 1), three, [2, 3]), (at, three, [2]), ([[0, 0], [5, 0], [1, 1]], three, [2, 3]), ([[1, 0], [0, 0], [1, 1]], three, [2, 3]),
+                                   ([[-1, 0], [0, 0], [1, 1]], three, [2, 3]), ([[0, 9], [0, 9], [1, 1]], three, [2, 3]), (np.zeros((0, 2)), three[:0], [2, 3]), (at, three[None], [2, 3]), (at, three, [[2, 3]]),
+                                   ([[0, 2], [0, 1], [1, 0]], three, [2, 3]), (np.zeros((0, 2)), three[:0], [0, 3]), (at, three, [3, 3])]:
+        yield case("S", sparses=[(np.array(indices, "int64"), values, np.array(shape, "int64"))], texts=True)
+        yield case("RS", [good], [(np.array(indices, "int64"), values, np.array(shape, "int64"))], texts=True)
+    yield case("R", [good], out="int64", key=5)

@@ -1,4 +1,7 @@
-"""Test cases for ops of k-means clustering, and the candidate samplers whose results follow from their seeds."""
+"""Test cases for ops of k-means clustering, the candidate samplers whose results follow from their seeds, and random
+windows of images (kernels/image/glimpse.c, distorted_box.c)."""
+
+import itertools
 
 from spec import *
 
@@ -69,3 +72,94 @@ def samplers(g, op):
     for classes, n_true, n, unique in (([[11, -1]], 2, 5, False), ([[1, -1]], 2, 5, False), ([[1, 2]], 1, 5, False), ([1, 2], 2, 5, False),
                                        ([[1]], 1, 11, True), ([[20]], 1, 11, True), (1, 1, 5, True), ([[[1]]], 1, 5, True)):
         yield graph(classes, n_true, num_sampled=n, unique=unique, seed=1, seed2=2, repeats=1, **every)
+
+
+# ---- windows of images ----
+
+
+def same_range(case, theirs, ours):
+    """Compares types and shapes, and whether noise has about the same range, because TensorFlow seeds it from the clock."""
+    a, b = theirs[0], ours[0]
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return f"{b.dtype}{b.shape}, not {a.dtype}{a.shape}"
+    if a.size > 1000 and (abs(a.mean() - b.mean()) > 0.5 or abs(a.std() - b.std()) > 0.5):
+        return f"mean {b.mean()} and deviation {b.std()}, not {a.mean()} and {a.std()}"
+    return None
+
+
+@spec("ExtractGlimpse", "ExtractGlimpseV2")
+def glimpse(g, op):
+    zero = dict(noise="zero", uniform_noise=False)
+    x = lambda *shape: g.values("float32", shape)
+    for centered, normalized, (image, size), wide in itertools.product((True, False), (True, False), [((3, 4, 6, 1), (2, 3)), ((2, 5, 3, 2), (3, 2)), ((1, 7, 7, 3), (1, 1)), ((2, 2, 3, 1), (5, 6))], (1, 3)):
+        for _ in range(5):
+            offsets = g.rng.uniform(-1.2, 1.2, (image[0], 2)) * (1 if normalized else wide)
+            yield Case(x(*image), np.int32(size), offsets.astype("float32"), centered=centered, normalized=normalized, **zero)
+        yield Case(x(*image), np.int32(size), np.round(offsets * 2).astype("float32") / 2, centered=centered, normalized=normalized, **zero)
+    for offset in (np.nan, np.inf, -np.inf, 1e30, -3e38, 1e9):
+        yield Case(x(1, 4, 5, 1), np.int32([2, 3]), np.float32([[offset, 0]]), **zero)
+        yield Case(x(1, 4, 5, 1), np.int32([2, 3]), np.float32([[0, offset]]), **zero)
+    for image, size, offsets in [((1, 4, 5, 1), (2, 3, 4), (1, 2)), ((1, 4, 5, 1), 2, (1, 2)), ((1, 4, 5, 1), ((2, 3),), (1, 2)), ((1, 4, 5, 1), (-1, 3), (1, 2)), ((1, 4, 5, 1), (3, -2), (1, 2)),
+                                 ((1, 4, 5, 1), (2, 3), (2,)), ((1, 4, 5, 1), (2, 3), (2, 2)), ((1, 4, 5, 1), (2, 3), (1, 3)), ((4, 5, 1), (2, 3), (1, 2)), ((1, 4, 5, 1), (0, 3), (1, 2)),
+                                 ((0, 4, 5, 1), (2, 3), (0, 2)), ((1, 4, 5, 0), (2, 3), (1, 2)), ((1, 0, 5, 1), (2, 3), (1, 2))]:
+        yield Case(x(*image), np.int32(size), np.zeros(offsets, "float32"), texts=True, **zero)
+    yield Case(x(1, 4, 5, 1), np.int32([2, 3]), np.zeros((1, 2), "float32"), noise="foo", uniform_noise=False, texts=True)
+    for noise, offset in itertools.product(("uniform", "gaussian"), (0, -9)):
+        image = g.rng.normal(3, 2, (1, 20, 20, 3)).astype("float32")
+        yield Case(image, np.int32([60, 60]), np.float32([[offset, offset]]), noise=noise, uniform_noise=False, check=same_range)
+    yield Case(image, np.int32([3, 4]), np.float32([[0, 0]]))  # no pixel of the window is noise
+
+
+def boxes(g, n):
+    """Returns n boxes whose edges are in order."""
+    edges = np.sort(g.rng.random((n, 2, 2)), axis=1)
+    return edges.reshape(1, n, 4).astype("float32")
+
+
+WINDOWS = [dict(), dict(area_range=[0.5, 1.0]), dict(aspect_ratio_range=[0.3, 3.0], area_range=[0.01, 0.3]), dict(aspect_ratio_range=[2.0, 2.0], max_attempts=3), dict(area_range=[1.0, 1.0]), dict(area_range=[0.3, 0.2])]
+SIZES = [(100, 200, 3), (1, 1, 3), (2, 3, 1), (7, 5, 3), (1000, 30, 3), (64, 64, 1), (0, 5, 3), (5, 0, 3), (3, 2, 0)]
+
+
+@spec("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", "StatelessSampleDistortedBoundingBox")
+def distorted_boxes(g, op):
+    stateless, is_first = op.startswith("Stateless"), op == "SampleDistortedBoundingBox"
+
+    def case(size, box, covered=0.1, seed=(3, 5), texts=False, **attrs):
+        size = np.asarray(size) if isinstance(size, np.ndarray) else np.int32(size)
+        if stateless:
+            return Case(size, np.asarray(box, "float32"), np.float32(covered), np.asarray(seed) if isinstance(seed, np.ndarray) else np.int64(seed), texts=texts, **attrs)
+        attrs |= dict(zip(("seed", "seed2"), map(int, seed)))
+        if is_first:
+            attrs["min_object_covered"] = float(covered)
+        return Case(size, np.asarray(box, "float32"), *([] if is_first else [np.float32(covered)]), texts=texts, **attrs)
+
+    for size, window, covered in itertools.product(SIZES, WINDOWS, (0, 0.1, 0.9)):
+        yield case(size, boxes(g, 1 + int(g.rng.integers(3))), covered, g.rng.integers(1, 1000, 2), **window)
+    for dtype in ("uint8", "int8", "int16", "int64", "int32"):
+        for seed in ((1, 2), (7, -3)):
+            yield case(np.array([100, 120, 3], dtype), boxes(g, 2), seed=np.int32(seed) if stateless else seed)
+    one = [[[0.2, 0.3, 0.6, 0.7]]]
+    for size in [(100, 200), (1, 2, 3, 4), ((100, 200, 3),), (-5, 200, 3), (100, -1, 3), (2**31 - 1, 5, 3), (100, 2**31 - 1, 3)]:
+        yield case(size, one, texts=True)
+    for size in [(2**31 - 1, 5, 3), (5, 2**40, 3), (-1, 5, 3)]:
+        yield case(np.int64(size), one, texts=True)
+    for box in [one[0], [[[0.1, 0.2, 0.3]]], one * 2, [[[0.1, 0.2, 0.3, 1.4]]], [[[-0.1, 0.2, 0.3, 0.4]]], [[[0.6, 0.2, 0.3, 0.4]]], [[[np.nan, 0.2, 0.3, 0.4]]], [[[0.3] * 4]], [[[0, 0, 0.001, 1]]], np.zeros((1, 0, 4)),
+                np.zeros((0, 2, 4)), [one]]:
+        for use in (False, True):
+            yield case((100, 200, 3), box, texts=True, use_image_if_no_bounding_boxes=use)
+    for covered in (-1, 2, np.nan, np.inf, 1) + (() if is_first else ([0.1], [0.1, 0.2], [])):
+        yield case((100, 200, 3), one, covered, texts=True)
+    for how in [dict(aspect_ratio_range=[1.0]), dict(aspect_ratio_range=[2.0, 1.0]), dict(aspect_ratio_range=[0.0, 1.0]), dict(aspect_ratio_range=[-1.0, 1.0]), dict(aspect_ratio_range=[1.0, 2.0, 3.0]), dict(area_range=[0.5]),
+                dict(area_range=[0.0, 0.2]), dict(area_range=[-0.5, 0.2]), dict(area_range=[0.5, 1.2]), dict(max_attempts=0), dict(max_attempts=-1), dict(max_attempts=1)]:
+        yield case((100, 200, 3), one, texts=True, **how)
+    if stateless:
+        for seed in ([1], [1, 2, 3], 1, [[1, 2]]):
+            yield case((100, 200, 3), one, seed=seed, texts=True)
+        return
+
+    def build(tf, size, box):
+        how = dict(min_object_covered=0.1) if is_first else dict(min_object_covered=tf.constant(0.1))
+        drawn = getattr(tf.raw_ops, op)(image_size=size, bounding_boxes=box, seed=4, seed2=9, max_attempts=10, **how)
+        return [list(drawn)] * 3
+
+    yield Graph(build, np.int32([50, 60, 3]), np.float32(one), name=f"{op} three times")
