@@ -122,6 +122,8 @@ static enum rt_status conv_axes(const struct rt_node *n, const struct rt_shape *
                     : "Current implementation does not yet support dilations in the "
                       "batch and depth dimensions.");
     for (int i = 0; i < 2; i++) {
+        if (kn_check_i32("strides", strides[1 + i], err))
+            return err->code;
         axis[i] = (struct kn_axis){.in = x->dim[1 + i],
                                    .size = f->dim[i],
                                    .stride = strides[1 + i],

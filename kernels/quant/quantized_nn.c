@@ -28,6 +28,8 @@ static enum rt_status pool_axes(const struct rt_node *n, const struct rt_shape *
         return rt_fail(err, RT_UNIMPLEMENTED,
                        "Non-spatial pooling is not yet supported. Volunteers? :)");
     for (int i = 0; i < 2; i++) {
+        if (kn_check_i32("ksize", k[1 + i], err) || kn_check_i32("strides", s[1 + i], err))
+            return err->code;
         if (k[1 + i] <= 0 || s[1 + i] <= 0)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Sliding window ksize and strides must be positive");

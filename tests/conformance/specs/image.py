@@ -280,3 +280,60 @@ def smooth_grad(g, op):
                  ((1, 4, 0, 1), (1, 2, 2, 1)), ((1, 4, 5, 1), (1, 0, 2, 1)), ((1, 4, 5, 1), (1, 2, 0, 1)), ((0, 4, 5, 1), (0, 2, 2, 1)),
                  ((1, 4, 5, 0), (1, 2, 2, 0))]:
         yield Case(np.ones(a, "float32"), np.ones(b, "float32"), texts=True)
+
+
+# ---- convolutions of padded images ----
+
+PADDED = [
+    ((2, 4, 5, 2), (2, 3, 2, 3), (1, 1), [1, 1], [2, 1]), ((1, 4, 5, 1), (1, 1, 1, 1), (1, 2), [0, 0], [0, 0]), ((1, 3, 7, 3), (3, 3, 3, 2), (2, 2), [2, 0], [0, 6]),
+    ((3, 6, 2, 1), (4, 2, 1, 4), (3, 1), [1, 2], [1, 1]), ((1, 1, 1, 2), (2, 2, 2, 2), (1, 1), [0, 0], [0, 0]), ((1, 9, 8, 4), (3, 5, 4, 8), (1, 1), [2, 2], [3, 3]),
+]
+NO_PADS = [[0, 0]] * 4
+
+
+@spec("FusedPadConv2D", "FusedResizeAndPadConv2D", rtol=1e-5)
+def fused_pad_conv(g, op):
+    resizes = op == "FusedResizeAndPadConv2D"
+
+    def case(x, filter_, pads, size=None, mode="REFLECT", padding="VALID", strides=(1, 1), rtol=1e-5, texts=True, **attrs):
+        values = [x, np.int32(pads), filter_]
+        if resizes:
+            values.insert(1, np.int32(x.shape[1:3] if size is None else size))
+        how = dict(mode=mode, padding=padding, strides=list(strides) if len(strides) == 4 else [1, *strides, 1], **attrs)
+
+        def build(tf, *tensors):
+            for tensor, value in zip(tensors, values):  # TensorFlow wants these shapes when the graph is made
+                tensor.set_shape([None] * 4 if value.ndim == 4 else value.shape)
+            names = ["input", "size", "paddings", "filter"] if resizes else ["input", "paddings", "filter"]
+            return [getattr(tf.raw_ops, op)(**dict(zip(names, tensors)), **how)]
+
+        made = Graph(build, *values, name=f"{op} {x.dtype}{x.shape} {filter_.shape} {np.shape(pads)} {pads} {size} {how}")
+        made.tolerance, made.texts = dict(rtol=rtol), texts
+        return made
+
+    x = lambda shape, dtype="float32": g.values(dtype, shape, special=False, lo=-2, hi=2)
+    types = ("float32", "float64", "float16") + (() if resizes else ("bfloat16",))
+    rough = {"float16": 4e-3, "bfloat16": 3e-2}
+    for dtype, (image, weights, strides, high, wide), mode, padding in itertools.product(types, PADDED, ("REFLECT", "SYMMETRIC"), ("VALID", "SAME")):
+        pads = [[0, 0], high, wide, [0, 0]]
+        yield case(x(image, dtype), x(weights, dtype), pads, None, mode, padding, strides, rough.get(dtype, 1e-5))
+        if resizes:
+            for size, align in itertools.product([(image[1] + 3, image[2] + 4), (image[1], 2 * image[2] + 1)], (False, True)):
+                yield case(x(image, dtype), x(weights, dtype), pads, size, mode, padding, strides, rough.get(dtype, 1e-5), resize_align_corners=align)
+    image, weights = x((1, 4, 5, 2)), x((2, 3, 2, 3))
+    both = [[0, 0], [1, 1], [2, 1], [0, 0]]
+    for pads in [[[1, 0], *both[1:]], [[0, 0], [-1, 1], [2, 1], [0, 0]], [[0, 0], [1, -1], [2, 1], [0, 0]], [[0, 0], [4, 1], [2, 1], [0, 0]], [[0, 0], [1, 4], [2, 1], [0, 0]], [[0, 0], [5, 1], [2, 1], [0, 0]], [[0, 0], [1, 1], [2, 6], [0, 0]]]:
+        for mode in ("REFLECT", "SYMMETRIC"):
+            yield case(image, weights, pads, mode=mode, texts=pads[0] == [0, 0])
+    for pads in [[*both[:3], [0, 1]], [[1, 0], *both[1:]]]:
+        yield case(x((2, 4, 5, 2)), weights, pads, texts=False)
+    yield case(image, x((2, 3, 1, 3)), both)
+    yield case(image, weights, both, strides=(2, 1, 1, 1))
+    yield case(image, weights, both, strides=(1, 1, 1, 2))
+    yield case(image, x((9, 3, 2, 3)), both)
+    for shape in [(0, 4, 5, 2), (1, 4, 5, 0)]:
+        yield case(x(shape), x((2, 3, shape[3], 3)), both)
+    yield case(x((1, 0, 5, 2)), weights, NO_PADS)
+    yield case(image, x((2, 3, 2, 0)), both)
+    for size in [(0, 7), (-1, 7), (7, 0)] if resizes else []:
+        yield case(image, weights, NO_PADS, size)
