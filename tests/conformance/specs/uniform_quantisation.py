@@ -1,4 +1,5 @@
-"""Test cases for arithmetic on uniformly quantised tensors (kernels/quant/uniform_*.c): products, convolutions and sums."""
+"""Test cases for arithmetic on uniformly quantised tensors (kernels/quant/uniform_*.c), namely products, convolutions and
+sums, and for the normalisation of quantised images."""
 
 import itertools
 
@@ -272,3 +273,37 @@ def uniform_add(g, op):
         yield case(q32(g, 3, 4), q32(g, 3, 4), axes=tuple(axis if i == k else -1 for i in range(3)), texts=True)
     yield case(q32(g, 3, 4), q32(g, 3, 4), pair((3,), (3,)), pair((4,), (4,)), pair((4,), (4,)), (0, 1, 1), texts=True)
     yield case(q32(g, 3, 4), q32(g, 3, 4), pair((4,), (4,)), pair((3,), (3,)), pair((4,), (4,)), (1, 0, 1), texts=True)
+
+
+# ---- normalisation ----
+
+
+def nearly(case, theirs, ours):
+    """Compares quantised numbers and their range, which follow from sums of floats in another order."""
+    for a, b in zip(theirs, ours):
+        if a.dtype != b.dtype or a.shape != b.shape:
+            return f"{b.dtype}{b.shape}, not {a.dtype}{a.shape}"
+    q, p = (np.asarray(v[0]).view("uint8").astype(int) for v in (theirs, ours))
+    if q.size and np.abs(q - p).max() > 1:
+        return f"integers differ by {np.abs(q - p).max()}"
+    if not np.allclose(theirs[1:], ours[1:], rtol=1e-4, atol=1e-5):
+        return f"range {ours[1:]}, not {theirs[1:]}"
+    return None
+
+
+@spec("QuantizedInstanceNorm")
+def instance_norm(g, op):
+    x = lambda *shape: g.values("quint8", shape, lo=0, hi=255)
+    one = lambda v: np.float32(v)
+    for shape, (low, high), how in itertools.product(
+        [(1, 3, 3, 2), (2, 4, 5, 3), (1, 8, 8, 16), (1, 1, 1, 4), (3, 16, 3, 17), (0, 3, 3, 2), (1, 0, 3, 2)], [(0, 6), (-1, 3), (-0.3, 0.01), (2, 900)],
+        [{}, dict(output_range_given=True, given_y_min=-1.0, given_y_max=2.0), dict(min_separation=5.0), dict(variance_epsilon=0.5), dict(variance_epsilon=0.1, output_range_given=True, given_y_min=0.5, given_y_max=1.0)],
+    ):
+        yield Case(x(*shape), one(low), one(high), check=nearly, **how)
+    for _ in range(50):
+        yield Case(x(*g.rng.integers(1, 9, 4)), one(-g.rng.random()), one(g.rng.random() * 9), check=nearly)
+    y = x(1, 3, 3, 2)
+    for low, high in [([0], 6), (0, [6]), (3, 3), (5, 3), (np.nan, 3), (0, np.nan), ([], 3)]:
+        yield Case(y, np.asarray(low, "float32"), np.asarray(high, "float32"), texts=True)
+    for low, high in [(2.0, -2.0), (2.0, 2.0)]:
+        yield Case(y, one(0), one(6), output_range_given=True, given_y_min=low, given_y_max=high, texts=True)
