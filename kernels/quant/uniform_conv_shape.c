@@ -235,7 +235,10 @@ static enum rt_status solve(struct kn_u_window *w, const struct rt_node *n, cons
     const int64_t spare = total > 0 ? total : 0;
     w->lo = pads ? pads[0] : spare / 2;
     const int64_t padded = in + spare + (pads ? pads[0] + pads[1] : 0);
-    w->out = padded < size ? 0 : (padded - size) / w->stride + 1;
+    w->out = (padded - size) / w->stride + 1; /* rounded towards 0, as in TensorFlow */
+    if (w->out < 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Expected shape dimensions to be non-negative, got %lld", (long long)w->out);
     return RT_OK;
 }
 

@@ -150,6 +150,8 @@ def conv_cases(g, case, left):
     for x, k in [((0, 2, 4, 4), (4, 2, 3, 3)), ((1, 2, 4, 4), (0, 2, 3, 3)), ((1, 2, 2, 2), (4, 2, 3, 3)), ((1, 2, 4, 4), (4, 2, 0, 3)), ((1, 2, 0, 4), (4, 2, 1, 3))]:
         for padding in ("SAME", "VALID"):
             yield case(left(*x), q8(g, *k), padding=padding)
+    for height, window, stride in [(0, 3, 1), (0, 1, 1), (1, 3, 1), (2, 3, 1), (1, 4, 2), (1, 5, 2), (1, 9, 3)]:
+        yield case(left(2, 4, height, 5), q8(g, 6, 4, window, 2), padding="VALID", window_strides=[stride, 1], texts=True)
     for x, k in [((1, 3, 4, 4), (4, 2, 3, 3)), ((1, 2, 4, 4), (4, 1, 3, 3)), ((1, 2, 4), (4, 2, 3, 3)), ((2, 2), (2, 2)), ((3,), (3,)), ((), ())]:
         yield case(left(*x), q8(g, *k), padding="VALID", texts=True)
     for how in [
