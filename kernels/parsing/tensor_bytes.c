@@ -1,4 +1,6 @@
 /* SerializeTensor and ParseTensor convert a tensor to the bytes of a TensorProto and back. */
+#include "kernels/parsing/tensor_bytes.h"
+
 #include "kernels/cpu/types.h"
 #include "kernels/string/each.h"
 #include "runtime/core/tensor_proto.h"
@@ -49,52 +51,66 @@ static size_t varint_size(uint64_t v)
     return put_varint(unused, v);
 }
 
-static enum rt_status put_strings(struct rt_run *r, int64_t *left, char *to)
+/* Writes the strings of `t` to `to`. As field string_val, each string follows its tag and length.
+ * As tensor_content, all lengths precede all strings. */
+static enum rt_status put_strings(struct rt_run *r, const struct rt_tensor *t,
+                                  enum kn_strings strings, char *to)
 {
-    const struct rt_str *s = rt_strs(&r->in[0]);
-    const int64_t n = rt_tensor_count(&r->in[0]);
+    const struct rt_str *s = rt_strs(t);
+    const int64_t n = rt_tensor_count(t);
+    int64_t left = RT_WORK;
 
-    for (int64_t i = 0; i < n; i++) {
-        *to++ = STRING_VAL;
+    for (int64_t i = 0; i < n && strings == KN_STRING_CONTENT; i++) {
         to += put_varint((unsigned char *)to, s[i].n);
-        if (kn_spend_string(r, left, 0) || kn_copy_text(r, left, to, rt_str_data(&s[i]), s[i].n))
+        if (rt_run_tick(r, i))
+            return r->err->code;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (strings == KN_STRING_FIELD) {
+            *to++ = STRING_VAL;
+            to += put_varint((unsigned char *)to, s[i].n);
+        }
+        if (kn_spend_string(r, &left, 0) || kn_copy_text(r, &left, to, rt_str_data(&s[i]), s[i].n))
             return r->err->code;
         to += s[i].n;
     }
     return RT_OK;
 }
 
-static enum rt_status serialize_run(struct rt_run *r)
+enum rt_status kn_tensor_to_bytes(struct rt_run *r, const struct rt_tensor *t,
+                                  enum kn_strings strings, struct rt_str *out)
 {
-    const struct rt_tensor *in = &r->in[0];
-    const bool is_text = in->dtype == RT_STRING;
+    const bool is_text = t->dtype == RT_STRING, is_field = is_text && strings == KN_STRING_FIELD;
     unsigned char head[RT_MAX_RANK * 16 + 32];
-    size_t n_head = put_head(head, in), bytes = 0;
-    struct rt_str *o = kn_out(r, 0, 0, NULL);
+    size_t n_head = put_head(head, t), bytes = is_text ? 0 : rt_tensor_bytes(t);
     int64_t left = RT_WORK;
 
-    if (!o)
-        return r->err->code;
-    if (!is_text && rt_tensor_count(in)) {
-        bytes = rt_tensor_bytes(in);
-        head[n_head++] = CONTENT;
-        n_head += put_varint(head + n_head, bytes);
-    }
-    for (int64_t i = 0; is_text && i < rt_tensor_count(in) && bytes < MAX_MESSAGE; i++) {
-        bytes += 1 + varint_size(rt_strs(in)[i].n) + rt_strs(in)[i].n;
+    for (int64_t i = 0; is_text && i < rt_tensor_count(t) && bytes < MAX_MESSAGE; i++) {
+        bytes += is_field + varint_size(rt_strs(t)[i].n) + rt_strs(t)[i].n;
         if (rt_run_tick(r, i))
             return r->err->code;
     }
-    if (bytes > MAX_MESSAGE - n_head)
+    if (bytes > MAX_MESSAGE - sizeof head)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "a tensor of more than 2 GiB cannot be "
                        "serialized");
-    char *to = rt_str_resize(o, rt_run_pool(r), n_head + bytes, r->err);
+    if (!is_field && rt_tensor_count(t)) {
+        head[n_head++] = CONTENT;
+        n_head += put_varint(head + n_head, bytes);
+    }
+    char *to = rt_str_resize(out, rt_run_pool(r), n_head + bytes, r->err);
     if (!to)
         return r->err->code;
     memcpy(to, head, n_head);
-    return is_text ? put_strings(r, &left, to + n_head)
-                   : kn_copy_text(r, &left, to + n_head, in->data, bytes);
+    return is_text ? put_strings(r, t, strings, to + n_head)
+                   : kn_copy_text(r, &left, to + n_head, t->data, bytes);
+}
+
+static enum rt_status serialize_run(struct rt_run *r)
+{
+    struct rt_str *o = kn_out(r, 0, 0, NULL);
+
+    return o ? kn_tensor_to_bytes(r, &r->in[0], KN_STRING_FIELD, o) : r->err->code;
 }
 
 #define PLAIN (KN_SET(KN_NUMBERS) | RT_T(RT_BOOL))

@@ -100,6 +100,49 @@ int kn_coo_compare(const int64_t *a, const int64_t *b, int64_t rank)
     return 0;
 }
 
+const char *kn_coo_text(char *buf, size_t n, const int64_t *row, int64_t rank)
+{
+    size_t len = (size_t)snprintf(buf, n, "[");
+
+    for (int64_t d = 0; d < rank && len < n; d++)
+        len += (size_t)snprintf(buf + len, n - len, "%s%lld", d ? "," : "", (long long)row[d]);
+    if (len < n)
+        snprintf(buf + len, n - len, "]");
+    return buf;
+}
+
+enum rt_status kn_coo_check_rows(struct rt_run *r, const struct kn_coo *c)
+{
+    char text[KN_SHAPE_TEXT];
+
+    for (int64_t i = 0; i < c->n; i++) {
+        const int64_t *row = c->at + i * c->rank;
+        const int order = i ? kn_coo_compare(row - c->rank, row, c->rank) : -1;
+        bool is_inside = true;
+        for (int64_t d = 0; d < c->rank; d++)
+            is_inside &= row[d] >= 0 && row[d] < c->dim[d];
+        if (rt_run_spend(r, &r->left, 2 * c->rank))
+            return r->err->code;
+        if (is_inside && order < 0)
+            continue;
+        kn_coo_text(text, sizeof text, row, c->rank);
+        if (!is_inside)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "indices[%lld] = %s is out of bounds: need 0 <= index < %s",
+                           (long long)i, text,
+                           kn_coo_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, c->dim, c->rank));
+        if (order > 0)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "indices[%lld] = %s is out of order. Many sparse ops require sorted "
+                           "indices.\n    Use `tf.sparse.reorder` to create a correctly ordered "
+                           "copy.\n\n",
+                           (long long)i, text);
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "indices[%lld] = %s is repeated", (long long)i,
+                       text);
+    }
+    return RT_OK;
+}
+
 static int by_index(const void *a, const void *b)
 {
     const struct kn_coo_place *x = a, *y = b;

@@ -32,6 +32,12 @@ enum rt_status kn_coo_check_inside(struct rt_run *r, const struct kn_coo *s);
  * number if `a` precedes, equals or follows `b`. */
 int kn_coo_compare(const int64_t *a, const int64_t *b, int64_t rank);
 
+/* Formats n integers for error messages, as "[1,-2]". */
+const char *kn_coo_text(char *buf, size_t size, const int64_t *v, int64_t n);
+/* Checks that all indices are inside the shape, in lexicographic order and different. The number of
+ * columns of the indices must be the length of the shape. */
+enum rt_status kn_coo_check_rows(struct rt_run *r, const struct kn_coo *s);
+
 /* One value of a sparse tensor in a sorted list: its row of indices and its position. */
 struct kn_coo_place {
     const int64_t *row;

@@ -33,18 +33,6 @@ struct sets {
     int64_t n_items;
 };
 
-/* Formats a row of indices for error messages, as "[1,-2]". */
-static const char *row_text(char *buf, size_t n, const int64_t *row, int64_t rank)
-{
-    size_t len = (size_t)snprintf(buf, n, "[");
-
-    for (int64_t d = 0; d < rank && len < n; d++)
-        len += (size_t)snprintf(buf + len, n - len, "%s%lld", d ? "," : "", (long long)row[d]);
-    if (len < n)
-        snprintf(buf + len, n - len, "]");
-    return buf;
-}
-
 static enum rt_status check_group_shapes(struct rt_run *r, const struct sets *a,
                                          const struct sets *b)
 {
@@ -53,8 +41,8 @@ static enum rt_status check_group_shapes(struct rt_run *r, const struct sets *a,
     if (a->rank == b->rank && memcmp(a->dim, b->dim, (size_t)n * sizeof *a->dim) == 0)
         return RT_OK;
     return rt_fail(r->err, RT_INVALID_ARGUMENT, "Mismatched shapes %s vs %s",
-                   row_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, a->dim, n),
-                   row_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, b->dim, b->rank - 1));
+                   kn_coo_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, a->dim, n),
+                   kn_coo_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, b->dim, b->rank - 1));
 }
 
 static enum rt_status read_dense(struct rt_run *r, int k, struct sets *s)
@@ -66,38 +54,6 @@ static enum rt_status read_dense(struct rt_run *r, int k, struct sets *s)
                        t->rank);
     *s = (struct sets){.is_dense = true, .values = t, .dim = t->dim, .rank = t->rank};
     s->n = rt_tensor_count(t);
-    return RT_OK;
-}
-
-static enum rt_status check_rows(struct rt_run *r, const struct kn_coo *c)
-{
-    char text[KN_SHAPE_TEXT];
-
-    for (int64_t i = 0; i < c->n; i++) {
-        const int64_t *row = c->at + i * c->rank;
-        const int order = i ? kn_coo_compare(row - c->rank, row, c->rank) : -1;
-        bool is_inside = true;
-        for (int64_t d = 0; d < c->rank; d++)
-            is_inside &= row[d] >= 0 && row[d] < c->dim[d];
-        if (rt_run_spend(r, &r->left, 2 * c->rank))
-            return r->err->code;
-        if (is_inside && order < 0)
-            continue;
-        row_text(text, sizeof text, row, c->rank);
-        if (!is_inside)
-            return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                           "indices[%lld] = %s is out of bounds: need 0 <= index < %s",
-                           (long long)i, text,
-                           row_text((char[KN_SHAPE_TEXT]){0}, KN_SHAPE_TEXT, c->dim, c->rank));
-        if (order > 0)
-            return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                           "indices[%lld] = %s is out of order. Many sparse ops require sorted "
-                           "indices.\n    Use `tf.sparse.reorder` to create a correctly ordered "
-                           "copy.\n\n",
-                           (long long)i, text);
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "indices[%lld] = %s is repeated", (long long)i,
-                       text);
-    }
     return RT_OK;
 }
 
@@ -127,7 +83,7 @@ static enum rt_status read_sparse(struct rt_run *r, int k, struct sets *s)
     if (at->dim[1] != shape->dim[0])
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Order length must be SparseTensor rank.");
     *s = (struct sets){.values = values, .coo = c, .dim = c.dim, .rank = c.rank, .n = c.n};
-    return rt_attr_bool(r->node, "validate_indices") ? check_rows(r, &c) : RT_OK;
+    return rt_attr_bool(r->node, "validate_indices") ? kn_coo_check_rows(r, &c) : RT_OK;
 }
 
 /* ---- one set ---- */

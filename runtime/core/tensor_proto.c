@@ -283,16 +283,24 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
 
 /* ---- from bytes ---- */
 
-static enum rt_status check_type(enum rt_dtype found, enum rt_dtype want, struct rt_error *err)
+/* What distinguishes the two functions that parse bytes: the type that they require, and the words
+ * of their error messages. */
+struct rules {
+    bool takes_any;
+    enum rt_dtype want;
+    const char *no_message, *no_tensor;
+};
+
+static enum rt_status check_type(const struct rules *u, enum rt_dtype found, struct rt_error *err)
 {
-    if (found == want)
+    if (u->takes_any || found == u->want)
         return RT_OK;
     return rt_fail(err, RT_INVALID_ARGUMENT,
                    "Type mismatch between parsed tensor (%s) and dtype (%s)", rt_dtype_name(found),
-                   rt_dtype_name(want));
+                   rt_dtype_name(u->want));
 }
 
-static enum rt_status from_message(const Tensorflow__TensorProto *p, enum rt_dtype want,
+static enum rt_status from_message(const Tensorflow__TensorProto *p, const struct rules *u,
                                    size_t limit, struct rt_tensor *out, struct rt_pool *pool,
                                    const struct rt_check *check, struct rt_error *err)
 {
@@ -303,21 +311,21 @@ static enum rt_status from_message(const Tensorflow__TensorProto *p, enum rt_dty
     /* rt_tensor_from_proto would also refuse handles, but its error message would not report the
      * wrong type. */
     if (dtype == RT_RESOURCE || dtype == RT_VARIANT)
-        st = check_type(dtype, want, err);
+        st = check_type(u, dtype, err);
     if (st)
         return st;
     st = rt_tensor_from_proto(p, limit, out, pool, check, &why);
     if (st)
-        return rt_fail(err, st, "Cannot parse tensor from proto: %s", why.msg);
-    st = check_type((enum rt_dtype)out->dtype, want, err);
+        return rt_fail(err, st, "%s: %s", u->no_tensor, why.msg);
+    st = check_type(u, (enum rt_dtype)out->dtype, err);
     if (st)
         rt_tensor_clear(out);
     return st;
 }
 
-enum rt_status rt_tensor_parse(struct rt_span bytes, enum rt_dtype want, size_t limit,
-                               struct rt_tensor *out, struct rt_pool *pool,
-                               const struct rt_check *check, struct rt_error *err)
+static enum rt_status parse(struct rt_span bytes, const struct rules *u, size_t limit,
+                            struct rt_tensor *out, struct rt_pool *pool,
+                            const struct rt_check *check, struct rt_error *err)
 {
     const ProtobufCMessageDescriptor *type = &tensorflow__tensor_proto__descriptor;
     struct rt_error why = {0};
@@ -332,13 +340,34 @@ enum rt_status rt_tensor_parse(struct rt_span bytes, enum rt_dtype want, size_t 
     Tensorflow__TensorProto *p = pb_unpack_checked(type, bytes, "the message", check, &why);
     if (!p) {
         st = pb_unpack_failed(&why, RT_INVALID_ARGUMENT);
-        st = st == RT_INVALID_ARGUMENT
-                 ? rt_fail(err, st, "Could not parse `serialized` as TensorProto: %s", why.msg)
-                 : rt_fail(err, st, "%s", why.msg);
+        st = st == RT_INVALID_ARGUMENT ? rt_fail(err, st, "%s: %s", u->no_message, why.msg)
+                                       : rt_fail(err, st, "%s", why.msg);
     } else {
-        st = from_message(p, want, limit, out, pool, check, err);
+        st = from_message(p, u, limit, out, pool, check, err);
     }
     pb_free(p);
     rt_pool_discharge(pool, unpacked);
     return st;
+}
+
+enum rt_status rt_tensor_parse(struct rt_span bytes, enum rt_dtype want, size_t limit,
+                               struct rt_tensor *out, struct rt_pool *pool,
+                               const struct rt_check *check, struct rt_error *err)
+{
+    const struct rules u = {.want = want,
+                            .no_message = "Could not parse `serialized` as TensorProto",
+                            .no_tensor = "Cannot parse tensor from proto"};
+
+    return parse(bytes, &u, limit, out, pool, check, err);
+}
+
+enum rt_status rt_tensor_parse_any(struct rt_span bytes, size_t limit, struct rt_tensor *out,
+                                   struct rt_pool *pool, const struct rt_check *check,
+                                   struct rt_error *err)
+{
+    const struct rules u = {.takes_any = true,
+                            .no_message = "Could not parse serialized proto",
+                            .no_tensor = "Could not construct tensor from proto"};
+
+    return parse(bytes, &u, limit, out, pool, check, err);
 }

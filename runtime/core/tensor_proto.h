@@ -27,6 +27,11 @@ enum rt_status rt_tensor_from_proto(const Tensorflow__TensorProto *p, size_t lim
 enum rt_status rt_tensor_parse(struct rt_span bytes, enum rt_dtype want, size_t limit,
                                struct rt_tensor *out, struct rt_pool *pool,
                                const struct rt_check *check, struct rt_error *err);
+/* Parses a serialized TensorProto of any type. The error messages are those of TensorFlow's
+ * DeserializeSparse. Otherwise the same as rt_tensor_parse. */
+enum rt_status rt_tensor_parse_any(struct rt_span bytes, size_t limit, struct rt_tensor *out,
+                                   struct rt_pool *pool, const struct rt_check *check,
+                                   struct rt_error *err);
 /* Reads a shape. Rank -1 means that the rank is unknown. If `p` is NULL, the shape is that of a
  * scalar. Refuses a rank above RT_MAX_RANK and dimensions below -1. */
 enum rt_status rt_shape_from_proto(const Tensorflow__TensorShapeProto *p, int *rank,

@@ -226,6 +226,19 @@ case("SparseConditionalAccumulator", ("sum", "SparseConditionalAccumulator", [],
      ("other", "SparseAccumulatorApplyGradient", ["sum", *SPARSE], F32 | {"has_known_shape": False}),
      ("take", "SparseAccumulatorTakeGradient", ["sum", scalar("int32", 2)], F32),
      steps=[["apply"], ["other"], ["take:0", "take:1", "take:2"]])
+COO, MAP = [t("int64", [2, 2], [0, 1, 2, 0]), f32([2]), i64(3, 4)], {"container": "", "shared_name": "map"}
+case("AddSparseToTensorsMap", ("one", "AddSparseToTensorsMap", COO, MAP | {"T": "float32"}),
+     ("many", "AddManySparseToTensorsMap", COO, MAP | {"T": "float32"}),
+     ("take", "TakeManySparseFromTensorsMap", [i64(0)], MAP | F32), ("rows", "TakeManySparseFromTensorsMap", [i64(2, 1)], MAP | F32),
+     steps=[["one:0"], ["many:0"], ["take:0", "take:1", "take:2"], ["rows:0", "rows:1", "rows:2"]])
+case("DeserializeManySparse", ("many", "SerializeManySparse", COO, {"T": "float32", "out_type": "string"}),
+     ("back", "DeserializeManySparse", ["many"], F32), steps=[["back:0", "back:1", "back:2"]])
+for kind in ("string", "variant"):
+    case("SerializeSparse", ("one", "SerializeSparse", COO, {"T": "float32", "out_type": kind}),
+         ("many", "SerializeManySparse", COO, {"T": "float32", "out_type": kind}),
+         ("a", "DeserializeSparse", ["one"], F32 | {"Tserialized": kind}),
+         ("b", "DeserializeSparse", ["many"], F32 | {"Tserialized": kind}),
+         steps=[["a:0", "a:1", "a:2"], ["b:0", "b:1", "b:2"]])
 case("MutexLock", ("mutex", "MutexV2", [], {}), ("lock", "MutexLock", ["mutex"], {}), ("use", "ConsumeMutexLock", ["lock"], {}),
      steps=[["use"], ["use"]])
 case("Stack", ("stack", "Stack", [], {"elem_type": "float32"}), ("push", "StackPush", ["stack", f32([2])], {"T": "float32"}),

@@ -1,7 +1,11 @@
-"""Test cases for ops on sparse tensors in coordinate format: merging, slicing, concatenation, splitting and reductions."""
+"""Test cases for ops on sparse tensors in coordinate format: merging, slicing, concatenation, splitting, reductions,
+serialisation, and maps that stay in a session."""
+
+import itertools
 
 from spec import *
 
+NUMBER = itertools.count()
 SHAPES = ((5,), (3, 4), (2, 3, 4), (1, 1, 1, 1), (0, 3), (40, 3), (2, 1, 2, 1, 2, 1, 2, 2))
 
 
@@ -189,3 +193,124 @@ def softmax(g, op):
         yield Case(*sparse(g, (12, 4), dtype, special=True))
     for bad in malformed(g):
         yield Case(*bad)
+
+
+SERIALISED = PLAIN + ["string"]
+
+
+def strings(*parts):
+    """Returns the serialised form of the tensors, as DeserializeSparse reads it."""
+    import tensorflow as tf
+
+    return np.array([tf.make_tensor_proto(p).SerializeToString() for p in parts] + [None], object)[:-1]
+
+
+def words(*v):
+    return np.array([w.encode() for w in v] + [None], object)[:-1]
+
+
+@spec("SerializeSparse")
+def serialise(g, op):
+    for dtype in SERIALISED:
+        for shape in SHAPES:
+            yield Case(*sparse(g, shape, dtype, ordered=False), out_type="string")
+    for bad in malformed(g):
+        yield Case(*bad, out_type="string", texts=True)
+
+
+@spec("SerializeManySparse")
+def serialise_many(g, op):
+    for dtype in SERIALISED:
+        for shape in SHAPES:
+            yield Case(*sparse(g, shape, dtype), out_type="string")
+    for bad in malformed(g):
+        if bad[2].size < 1 or bad[2].flat[0] < 2**40:
+            yield Case(*bad, out_type="string", texts=True)
+
+
+@spec("DeserializeSparse", "DeserializeManySparse")
+def deserialise(g, op):
+    i = np.int64
+    for dtype in SERIALISED:
+        for shape in SHAPES:
+            parts = strings(*sparse(g, shape, dtype, ordered=False))
+            more = strings(*sparse(g, tuple(n + 1 for n in shape), dtype))
+            yield Case(parts, dtype=dtype)
+            yield Case(parts[None], dtype=dtype)
+            yield Case(np.stack([parts, more]), dtype=dtype)
+            yield Case(np.stack([np.stack([parts, more, parts]), np.stack([more, more, parts])]), dtype=dtype)
+    v, at, size = np.float32([1, 2]), i([[0, 1], [2, 0]]), i([3, 4])
+    good, tags = strings(at, v, size), dict(dtype="float32", texts=True)
+    yield Case(good[0], **tags)
+    for wrong in (good[:2], good[:0], np.stack([good, good])[:, :2], np.zeros((0, 3), object), np.zeros((2, 0, 3), object), good[:0].reshape(3, 0)):
+        yield Case(wrong.reshape(wrong.shape), **tags)
+    bad = [strings(at[0], v, size), strings(at, v[None], size), strings(at, v, size[None]), strings(at, v[:1], size), strings(at, v, i([3, 4, 5])),
+           strings(at, np.int32([1, 2]), size), strings(at, words("a", "b"), size), strings(np.zeros((2, 0), i), v, i([])), strings(at - 5, v, size),
+           strings(at[::-1].copy(), v, size), words("", "", ""), words("abc", "x", "y"), np.array([good[0], b"\xff", good[2]], object),
+           np.array([good[0], good[1], b"\xff"], object), strings(at[0], v[None], size[None]), strings(at, v[None][:, :1], size[None]),
+           strings(at, np.int32([[1]]), size), strings(at, np.int32([1]), size), strings(at, np.int32([1, 2]), i([3])), strings(at[:, :1], v, i([3]))]
+    for b in bad:
+        yield Case(b, **tags)
+        yield Case(b[None], **tags)
+        yield Case(np.stack([good, b]), **tags)
+        yield Case(np.stack([b, good]), **tags)
+    yield Case(strings(at, v, i([-3, 4])), **tags)
+    yield Case(strings(np.int32(at), v, size), **tags)
+    yield Case(strings(at, v, np.int32(size)), **tags)
+
+
+@spec("SerializeSparse", "SerializeManySparse", "DeserializeSparse")
+def serialised_variants(g, op):
+    if op != "SerializeSparse":
+        return  # the graphs for SerializeSparse also test the other ops in the list above
+    for dtype in SERIALISED:
+        for shape in ((3, 4), (2, 3, 4), (0, 3)):
+            def build(tf, *s):
+                R, parts = tf.raw_ops, dict(zip(("sparse_indices", "sparse_values", "sparse_shape"), s))
+                a, b = R.SerializeSparse(**parts, out_type=tf.variant), R.SerializeManySparse(**parts, out_type=tf.variant)
+                return [y for x in (a, tf.stack([a, a]), b) for y in R.DeserializeSparse(serialized_sparse=x, dtype=dtype)] if shape[0] else \
+                    list(R.DeserializeSparse(serialized_sparse=a, dtype=dtype))
+            yield Graph(build, *sparse(g, shape, dtype), name=f"variants {dtype} {shape}")
+
+
+def program(steps, *feeds, name):
+    """A graph whose steps use one map. `steps` receives three functions, which add one sparse tensor, add the rows of
+    one, and take sparse tensors by their handles."""
+    shared = f"map{next(NUMBER)}"
+
+    def build(tf, *x):
+        R, where = tf.raw_ops, dict(shared_name=shared)
+        parts = lambda s: dict(zip(("sparse_indices", "sparse_values", "sparse_shape"), s))
+        return steps(lambda s: [R.AddSparseToTensorsMap(**parts(s), **where)], lambda s: [R.AddManySparseToTensorsMap(**parts(s), **where)],
+                     lambda h, dtype: list(R.TakeManySparseFromTensorsMap(sparse_handles=tf.constant(h, tf.int64), dtype=dtype, **where)), x)
+
+    return Graph(build, *feeds, name=name)
+
+
+@spec("AddSparseToTensorsMap", "AddManySparseToTensorsMap", "TakeManySparseFromTensorsMap")
+def maps(g, op):
+    if op != "AddSparseToTensorsMap":
+        return  # the graphs for AddSparseToTensorsMap also test the other ops in the list above
+    for dtype in SERIALISED:
+        def steps(add, many, take, x):
+            return [add(x[:3]), add(x[3:]), take([1, 0], dtype), many(x[:3]), take([2], dtype), many(x[3:]), add(x[:3]), take([5, 3, 4], dtype),
+                    take([5], dtype), many(x[:3])]
+        yield program(steps, *sparse(g, (3, 4), dtype), *sparse(g, (4, 3), dtype, fill=0.2), name=f"map {dtype}")
+    for shape in SHAPES:
+        def steps(add, many, take, x):
+            return [add(x), add(x), take([1, 0], "int64"), many(x), many(x), take([2], "int64")]
+        yield program(steps, *sparse(g, shape), name=f"map {shape}")
+    for k, bad in enumerate(malformed(g)):
+        def steps(add, many, take, x):
+            return [add(x), add(TWO), take([0], "float32"), take([1], "float32")]
+        yield program(steps, *bad, name=f"malformed {k}")
+        if bad[2].size < 1 or bad[2].flat[0] < 2**40:
+            def steps(add, many, take, x):
+                return [many(x), add(TWO), take([0], "float32")]
+            yield program(steps, *bad, name=f"malformed rows {k}")
+
+    def steps(add, many, take, x):
+        cube = np.zeros((1, 3), np.int64), np.float32([4]), np.int64([1, 1, 1])
+        return [add(x), take([5], "float32"), take([0, 5], "float32"), take([0], "float32"), add(x), take([1, 1], "float32"), take([], "float32"),
+                add(x), take([2], "int32"), take([2], "float32"), take([-1], "float32"), add(x), add(cube), take([3, 4], "float32"), take([4], "float32")]
+    yield program(steps, *TWO, name="refusals")
