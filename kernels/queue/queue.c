@@ -233,34 +233,63 @@ static bool copy_signature(struct kn_queue *q, const struct wanted *w)
     return true;
 }
 
+/* Makes an empty queue. `name` has n bytes. */
+static struct kn_queue *queue_new(const struct wanted *w, const char *name, size_t n,
+                                  struct rt_error *err)
+{
+    struct kn_queue *q = calloc(1, sizeof *q);
+
+    if (!q) {
+        rt_fail_memory(err, "a queue", sizeof *q);
+        return NULL;
+    }
+    rt_object_init(&q->o, &kn_queue_type);
+    rt_mutex_init(&q->mu);
+    q->kind = w->kind;
+    q->type = type_names[w->kind];
+    q->capacity = w->capacity;
+    q->min_after_dequeue = w->min_after_dequeue;
+    q->seed = w->seed;
+    q->seed2 = w->seed2;
+    q->name = strndup(name, n);
+    if (q->name && copy_signature(q, w))
+        return q;
+    rt_object_unref(&q->o);
+    rt_fail_memory(err, "a queue", w->n_shapes * sizeof *q->shapes);
+    return NULL;
+}
+
 static enum rt_status queue_make(const struct rt_node *n, const struct rt_tensor *in,
                                  struct rt_object **out, struct rt_error *err)
 {
     const struct rt_span shared = rt_attr_str(n, "shared_name");
+    const char *name = shared.n ? (const char *)shared.p : n->name;
     const struct wanted w = wanted_by(n);
-    enum rt_status st = check_wanted(n, &w, err);
-    struct kn_queue *q = st ? NULL : calloc(1, sizeof *q);
+    const enum rt_status st = check_wanted(n, &w, err);
 
     (void)in;
     if (st)
         return st;
+    struct kn_queue *q = queue_new(&w, name, shared.n ? shared.n : strlen(name), err);
     if (!q)
-        return rt_fail_memory(err, n->name, sizeof *q);
-    rt_object_init(&q->o, &kn_queue_type);
-    rt_mutex_init(&q->mu);
-    q->kind = w.kind;
-    q->type = type_names[w.kind];
-    q->capacity = w.capacity;
-    q->min_after_dequeue = w.min_after_dequeue;
-    q->name = shared.n ? strndup((const char *)shared.p, shared.n) : strdup(n->name);
-    if (!q->name || !copy_signature(q, &w)) {
-        rt_object_unref(&q->o);
-        return rt_fail_memory(err, n->name, w.n_shapes * sizeof *q->shapes);
-    }
-    q->seed = w.seed;
-    q->seed2 = w.seed2;
+        return err->code;
     *out = &q->o;
     return RT_OK;
+}
+
+struct kn_queue *kn_priority_queue_new(const char *name, const uint8_t *types,
+                                       const struct rt_shape *shapes, size_t n,
+                                       struct rt_error *err)
+{
+    const struct wanted w = {.kind = KN_PRIORITY,
+                             .capacity = INT64_MAX,
+                             .types = types,
+                             .shapes = shapes,
+                             .n_types = n,
+                             .n_shapes = n,
+                             .has_priority = true};
+
+    return queue_new(&w, name, strlen(name), err);
 }
 
 static bool same_shape(const struct rt_shape *a, const struct rt_shape *b)

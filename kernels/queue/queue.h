@@ -51,6 +51,12 @@ struct kn_queue {
 };
 extern const struct rt_object_type kn_queue_type;
 
+/* Makes a priority queue without a limit of its length. The types and shapes are those of an item's
+ * tensors after the priority. Returns NULL, with the reason in *err, if memory runs out. */
+struct kn_queue *kn_priority_queue_new(const char *name, const uint8_t *types,
+                                       const struct rt_shape *shapes, size_t n,
+                                       struct rt_error *err);
+
 /* ---- storage (queue.c), called under mu ---- */
 
 int64_t kn_queue_length(const struct kn_queue *q);

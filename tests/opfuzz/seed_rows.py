@@ -190,6 +190,14 @@ for end in ("", "V2"):
          ("put_many", "QueueEnqueueMany" + end, ["queue", i64(3, 1), f32([2, 2])], {"Tcomponents": ["int64", "float32"]}),
          ("take", "QueueDequeue" + end, ["queue"], {"component_types": ["int64", "float32"]}),
          steps=[["put_many"], ["take:0", "take:1"]])
+case("Barrier", ("barrier", "Barrier", [], {"component_types": PAIR, "shapes": SHAPES, "capacity": -1, "shared_name": "barrier"}),
+     ("first", "BarrierInsertMany", ["barrier", s("a", "b"), f32([2, 2])], {"T": "float32", "component_index": 0}),
+     ("second", "BarrierInsertMany", ["barrier", s("b", "c"), i32(1, 2)], {"T": "int32", "component_index": 1}),
+     ("ready", "BarrierReadySize", ["barrier"], {}), ("few", "BarrierIncompleteSize", ["barrier"], {}),
+     ("take", "BarrierTakeMany", ["barrier", scalar("int32", 1)],
+      {"component_types": PAIR, "allow_small_batch": False, "wait_for_incomplete": False, "timeout_ms": -1}),
+     ("close", "BarrierClose", ["barrier"], {"cancel_pending_enqueues": True}),
+     steps=[["first"], ["second"], ["ready:0", "few:0"], ["take:0", "take:1", "take:2", "take:3"], ["close"]])
 STAGED = {"dtypes": PAIR, "capacity": 3, "memory_limit": 100, "shared_name": "area"}
 case("Stage", ("put", "Stage", [f32([2]), scalar("int32", 1)], STAGED), ("size", "StageSize", [], STAGED),
      ("peek", "StagePeek", [scalar("int32", 0)], STAGED), ("take", "Unstage", [], STAGED), ("clear", "StageClear", [], STAGED),

@@ -282,3 +282,82 @@ def ref_stacks(g, op):
             with tf.control_dependencies([b]):
                 return [[first, second, a, b, R.StackClose(handle=h)]]
         yield Graph(build, g.values(dtype, (2,)), g.values(dtype, (3, 1)), name=f"stack {dtype}")
+
+
+@spec("Barrier", "BarrierInsertMany", "BarrierTakeMany", "BarrierClose", "BarrierReadySize", "BarrierIncompleteSize")
+def barriers(g, op):
+    if op != "Barrier":
+        return  # the graphs for Barrier also test the other ops in the list above
+
+    def flat(taken):
+        return [taken.indices, taken.keys, *taken.values]
+
+    def case(steps, *feeds, types=("float32", "int32"), shapes=((2,), ()), name, texts=True, **attrs):
+        shared = f"barrier{next(NUMBER)}"
+
+        def build(tf, *x):
+            R = tf.raw_ops
+            h = R.Barrier(component_types=list(types), shapes=[s if s is None else list(s) for s in shapes], shared_name=shared, **attrs)
+            size = [R.BarrierReadySize(handle=h), R.BarrierIncompleteSize(handle=h)]
+            put = lambda k, keys, values: [R.BarrierInsertMany(handle=h, component_index=k, keys=keys, values=values)]
+            take = lambda n, have=types, **more: flat(R.BarrierTakeMany(handle=h, num_elements=n, component_types=list(have), **more))
+            close = lambda **more: [R.BarrierClose(handle=h, **more)]
+            return steps(put, take, close, size, *x)
+
+        return Graph(build, *feeds, name=name, texts=texts)
+
+    keys = lambda *k: np.array([w.encode() for w in k] + [None], object)[:-1]
+    for dtype in TYPES:
+        for shape in ((), (3,), (2, 1)):
+            def steps(put, take, close, size, k, v, n):
+                return [put(0, k[:4], v[:4]), size, put(1, k[1:3], n[1:3]), size, take(1), put(1, k[3:], n[3:]), size, put(0, k[4:], v[4:]), take(2), size,
+                        put(1, k[:1], n[:1]), close(), size, take(9, allow_small_batch=True), take(1)]
+            yield case(steps, keys("a", "", "a long key of many bytes", "b", "c", "d"), g.values(dtype, (6, *shape)), np.arange(6, dtype=np.int32),
+                       types=(dtype, "int32"), shapes=(shape, ()), name=f"barrier {dtype} {shape}")
+    for k in range(12):
+        names = keys(*[f"k{i}" for i in range(9)])
+
+        def steps(put, take, close, size, k, later, v, n):
+            first, second = [], []
+            for at in range(0, 9, 3):
+                first.append(put(0, k[at:at + 3], v[at:at + 3]))
+                second.append(put(1, later[at:at + 3], n[at:at + 3]))
+            return [*first, *second, take(4), size, take(5), size]
+
+        yield case(steps, names, g.rng.permutation(names), g.values("float32", (9, 2)), np.arange(9, dtype=np.int32), name=f"order {k}")
+    f, i = np.float32, np.int32
+
+    def steps(put, take, close, size, k, v, n):
+        return [put(0, k[:2], v), put(0, k[:1], v[:1]), put(2, k[:1], v[:1]), put(1, k[:1], v[:1]), put(1, k[:0], n[:0]), size, take(0), take(1, timeout_ms=9),
+                take(1, ["float32"]), take(1, ["int32", "float32"]), take(n), put(1, k, n), size, put(1, k[:1], n[:1]), take(0), close(), put(0, k[2:], v[:1]),
+                put(0, keys("x"), v[:1]), take(1), close(), close(cancel_pending_enqueues=True), take(0), put(0, k[:1], v[:1]), close()]
+    yield case(steps, keys("a", "b", "c"), f([[1, 2], [3, 4]]), i([5, 6, 7]), name="refusals")
+
+    def steps(put, take, close, size, k, v, n):
+        return [put(0, k, v), put(1, keys("a", "x", "x"), n), size, put(1, k[1:2], n[:1]), take(1), put(0, keys("n"), v[:1]), put(1, keys("n"), n[:1]), take(1),
+                size, put(0, keys("a", "a"), v[:2]), size]
+    yield case(steps, keys("a", "b", "c"), f([[1, 2], [3, 4], [5, 6]]), i([5, 6, 7]), name="a key twice")
+
+    def steps(put, take, close, size, k, v, n):
+        return [put(0, k, v), close(cancel_pending_enqueues=True), size, put(1, k[:1], n[:1]), take(1), take(1, allow_small_batch=True), take(0), close(),
+                close(cancel_pending_enqueues=True)]
+    yield case(steps, keys("a", "b"), f([[1, 2], [3, 4]]), i([5, 6]), name="cancelled")
+
+    def steps(put, take, close, size, k, v, n):
+        return [put(0, k, v), close(), put(1, k[:1], n[:1]), put(1, keys("b", "z"), n), size, take(5), take(1), close(), put(1, k[1:], n[1:]), take(1), size]
+    yield case(steps, keys("a", "b"), f([[1, 2], [3, 4]]), i([5, 6]), name="closed")
+    for attrs in (dict(shapes=((2,),)), dict(shapes=((None,), ())), dict(shapes=(None, ())), dict(shapes=()), dict(capacity=5), dict(capacity=0),
+                  dict(capacity=-2), dict(container="a b"), dict(container="ab"), dict(shapes=((0,), (3, 0)))):
+        def steps(put, take, close, size, x):
+            return [size]
+        yield case(steps, f(0), name=f"maker {attrs}", **attrs)
+    for second in (dict(component_types=["int32", "int32"], shapes=[[2], []]), dict(component_types=["float32"], shapes=[[2]]),
+                   dict(component_types=["float32", "int32"], shapes=[[3], []]), dict(component_types=["float32", "int32"], shapes=[None, []]),
+                   dict(component_types=["float32", "int32"], shapes=[[2], []])):
+        shared = f"barrier{next(NUMBER)}"
+
+        def build(tf, x):
+            R = tf.raw_ops
+            a, b = (R.Barrier(shared_name=shared, **m) for m in (dict(component_types=["float32", "int32"], shapes=[[2], []]), second))
+            return [[R.BarrierReadySize(handle=a)], [R.BarrierReadySize(handle=b)]]
+        yield Graph(build, f(0), name=f"shared {second}", texts=True)
