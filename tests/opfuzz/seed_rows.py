@@ -252,3 +252,9 @@ case("MutexLock", ("mutex", "MutexV2", [], {}), ("lock", "MutexLock", ["mutex"],
 case("Stack", ("stack", "Stack", [], {"elem_type": "float32"}), ("push", "StackPush", ["stack", f32([2])], {"T": "float32"}),
      ("pop", "StackPop", ["stack", "^push"], {"elem_type": "float32"}), ("close", "StackClose", ["stack", "^pop"], {}),
      steps=[["pop:0", "close"]])
+
+# ---- summaries -------------------------------------------------------------------------------
+
+CASES += one_node("ScalarSummary", s("a", "b"), f32([2], [1, 2.5]))
+CASES += one_node("HistogramSummary", scalar("string", b"tag"), f32([3], [-1, 0, 2]))
+CASES += one_node("TensorSummary", f32([2], [1, 2]), description="", labels=[], display_name="")

@@ -217,3 +217,32 @@ def decode_raw(g, op):
         yield Case(np.zeros((0, 3), object), out_type=t)
     yield Case(s(b"abcd", b"abc"), out_type="uint8")
     yield Case(s(b"abc"), out_type="int32")
+
+
+@spec("ScalarSummary")
+def scalar_summary(g, op):
+    for dtype in REALS:
+        for shape in ((), (1,), (3,), (0,), (2, 2)):
+            tags = np.empty(shape, object)
+            for k in range(tags.size):
+                tags.flat[k] = (b"", b"loss", b"a tag of more than fifteen bytes", b"\xff\x00")[k % 4]
+            yield Case(tags if shape else np.array(b"loss", object), g.values(dtype, shape))
+    for a, b in (((), (1,)), ((1,), ()), ((2,), (1,)), ((2,), (1, 2)), ((26,), (1,)), ((1, 1), (1,))):
+        yield Case(np.full(a, b"tag", object), g.values("float32", b), texts=True)
+
+
+@spec("HistogramSummary")
+def histogram_summary(g, op):
+    for dtype in REALS:
+        for shape in ((), (0,), (1,), (7,), (5, 60)):
+            yield Case(np.array(b"tag", object), g.values(dtype, shape, special=False))
+    for x in ([0.0], [-0.0], [1e-13, 1e-12, -1e-12, 1e20, -1e20, 1.7e308], [-1e300, 5], [1, np.nan], [np.inf, np.nan], [-np.inf]):
+        yield Case(np.array(b"", object), np.float64(x))
+    yield Case(np.array([b"tag"], object), np.float32([1]), texts=True)
+
+
+@spec("TensorSummary")
+def tensor_summary(g, op):
+    for dtype in PLAIN + ["string"]:
+        for shape in ((), (0,), (3,), (2, 3)):
+            yield Case(g.values(dtype, shape), description="d", labels=["a"], display_name="n")

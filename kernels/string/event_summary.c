@@ -1,0 +1,305 @@
+/* ScalarSummary, HistogramSummary and TensorSummary write the bytes of a Summary message, which
+ * TensorBoard reads. */
+#include <float.h>
+#include <math.h>
+
+#include "kernels/cpu/types.h"
+#include "kernels/parsing/tensor_bytes.h"
+#include "kernels/string/each.h"
+
+/* Fields of Summary, Summary.Value and HistogramProto, as tags of the wire format: number * 8 +
+ * wire type. */
+enum {
+    VALUE = 0x0a,
+    TAG = 0x0a,
+    SIMPLE_VALUE = 0x15,
+    HISTOGRAM = 0x2a,
+    NODE_NAME = 0x3a,
+    TENSOR = 0x42,
+    MIN = 0x09,
+    MAX = 0x11,
+    NUM = 0x19,
+    SUM = 0x21,
+    SUM_SQUARES = 0x29,
+    BUCKET_LIMIT = 0x32,
+    BUCKET = 0x3a,
+};
+/* TensorFlow's serializer limits a message to 2 GiB. */
+#define MAX_MESSAGE ((size_t)INT32_MAX)
+
+static size_t varint_size(uint64_t v)
+{
+    size_t n = 1;
+
+    for (; v > 0x7f; v >>= 7)
+        n++;
+    return n;
+}
+
+static void put_varint(struct rt_bytes *b, uint64_t v)
+{
+    for (; v > 0x7f; v >>= 7)
+        rt_bytes_addc(b, (char)(v | 0x80));
+    rt_bytes_addc(b, (char)v);
+}
+
+/* Writes the tag and the length of a field that consists of n bytes. */
+static void put_length(struct rt_bytes *b, char tag, size_t n)
+{
+    rt_bytes_addc(b, tag);
+    put_varint(b, n);
+}
+
+/* Returns the size of a field that consists of n bytes. */
+static size_t field_size(size_t n)
+{
+    return 1 + varint_size(n) + n;
+}
+
+/* Copies the message to output 0, and frees the buffer. */
+static enum rt_status put_message(struct rt_run *r, struct rt_bytes *b)
+{
+    struct rt_str *o = b->failed ? NULL : kn_out(r, 0, 0, NULL);
+    int64_t left = RT_WORK;
+    enum rt_status st = b->failed ? kn_text_failed(b) : o ? RT_OK : r->err->code;
+
+    if (!st && b->n > MAX_MESSAGE)
+        st = rt_fail(r->err, RT_INVALID_ARGUMENT, "a summary of more than 2 GiB");
+    if (!st)
+        st = kn_set_text(r, &left, o, b->p, b->n);
+    kn_text_end(b);
+    return st;
+}
+
+/* Returns element i of a tensor of real numbers. */
+static double real_at(const struct rt_tensor *t, int64_t i)
+{
+    switch (kn_dtype(t)) {
+#define X(dt, T)                                                                                   \
+    case dt:                                                                                       \
+        return (double)KN_GET(dt, ((const T *)t->data)[i]);
+        KN_REALS(X)
+#undef X
+    default:
+        return 0;
+    }
+}
+
+/* ---- ScalarSummary ---- */
+
+static enum rt_status check_scalars(struct rt_run *r)
+{
+    const struct rt_tensor *tags = &r->in[0], *values = &r->in[1];
+    const struct rt_str *tag = rt_tensor_count(tags) == 1 ? rt_strs(tags) : NULL;
+    const int n = tag && tag->n < 256 ? (int)tag->n : 256;
+
+    if (tags->rank == values->rank &&
+        (!tags->rank || !memcmp(tags->dim, values->dim, (size_t)tags->rank * sizeof tags->dim[0])))
+        return RT_OK;
+    return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                   "tags and values are not the same shape: %s != %s%s%.*s%s", KN_TEXT(tags),
+                   KN_TEXT(values), tag ? " (tag '" : "", tag ? n : 0, tag ? rt_str_data(tag) : "",
+                   tag ? "')" : "");
+}
+
+static enum rt_status scalar_run(struct rt_run *r)
+{
+    const struct rt_str *tag = rt_strs(&r->in[0]);
+    enum { FLOAT_FIELD = 5 };
+    int64_t left = RT_WORK;
+    struct rt_bytes b;
+    enum rt_status st = check_scalars(r);
+
+    if (st)
+        return st;
+    kn_text_begin(&b, r);
+    for (int64_t i = 0; i < rt_tensor_count(&r->in[0]) && !st && !b.failed; i++) {
+        const float v = (float)real_at(&r->in[1], i);
+        const size_t n = tag[i].n;
+        put_length(&b, VALUE, (n ? field_size(n) : 0) + FLOAT_FIELD);
+        if (n) {
+            put_length(&b, TAG, n);
+            rt_bytes_add(&b, rt_str_data(&tag[i]), n);
+        }
+        rt_bytes_addc(&b, SIMPLE_VALUE);
+        rt_bytes_add(&b, &v, sizeof v);
+        st = kn_spend_string(r, &left, n);
+    }
+    if (!st)
+        return put_message(r, &b);
+    kn_text_end(&b);
+    return st;
+}
+
+/* ---- HistogramSummary ---- */
+
+/* The limits of TensorFlow's buckets: 0, and 1e-12, 1.1e-12, ... below 1e20 with both signs. */
+enum { N_SIDE = 774, N_LIMITS = 2 * (N_SIDE + 1) + 1 };
+
+struct histogram {
+    double limit[N_LIMITS], count[N_LIMITS];
+    double min, max, num, sum, sum_squares;
+};
+
+static void histogram_begin(struct histogram *h)
+{
+    const int zero = N_SIDE + 1;
+    int k = 1;
+
+    *h = (struct histogram){.min = DBL_MAX, .max = -DBL_MAX};
+    for (double v = 1e-12; v < 1e20 && k <= N_SIDE; v *= 1.1, k++) {
+        h->limit[zero + k] = v;
+        h->limit[zero - k] = -v;
+    }
+    h->limit[zero + k] = DBL_MAX;
+    h->limit[zero - k] = -DBL_MAX;
+}
+
+static void histogram_add(struct histogram *h, double v)
+{
+    int low = 0, n = N_LIMITS - 1; /* the first limit above v is in [low, low + n] */
+
+    while (n > 0) {
+        const int half = n / 2;
+        if (h->limit[low + half] <= v) {
+            low += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    h->count[low]++;
+    h->min = v < h->min ? v : h->min;
+    h->max = v > h->max ? v : h->max;
+    h->num++;
+    h->sum += v;
+    h->sum_squares += v * v;
+}
+
+/* Replaces each run of empty buckets by its last one, and returns the number of buckets. */
+static int collapse(struct histogram *h)
+{
+    int n = 0;
+
+    for (int k = 0; k < N_LIMITS; k++) {
+        const bool joins = n > 0 && h->count[k] <= 0 && h->count[n - 1] <= 0;
+        n -= joins;
+        h->limit[n] = h->limit[k];
+        h->count[n++] = h->count[k];
+    }
+    return n;
+}
+
+static void put_double(struct rt_bytes *b, char tag, double v)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    if (!bits) /* the serializer leaves out the default value */
+        return;
+    rt_bytes_addc(b, tag);
+    rt_bytes_add(b, &v, sizeof v);
+}
+
+static void put_histogram(struct rt_bytes *b, struct histogram *h)
+{
+    const size_t bytes = (size_t)collapse(h) * sizeof(double);
+
+    put_double(b, MIN, h->min);
+    put_double(b, MAX, h->max);
+    put_double(b, NUM, h->num);
+    put_double(b, SUM, h->sum);
+    put_double(b, SUM_SQUARES, h->sum_squares);
+    put_length(b, BUCKET_LIMIT, bytes);
+    rt_bytes_add(b, h->limit, bytes);
+    put_length(b, BUCKET, bytes);
+    rt_bytes_add(b, h->count, bytes);
+}
+
+static enum rt_status histogram_fill(struct rt_run *r, struct histogram *h)
+{
+    const struct rt_tensor *values = &r->in[1];
+    enum { WORK = 32 };
+    int64_t left = RT_WORK;
+    enum rt_status st = RT_OK;
+
+    histogram_begin(h);
+    for (int64_t i = 0; i < rt_tensor_count(values) && !st; i++) {
+        const double v = real_at(values, i);
+        if (isnan(v))
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "Nan in summary histogram for: %s",
+                           r->node->name);
+        if (isinf(v))
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "Infinity in Histogram for: %s",
+                           r->node->name);
+        histogram_add(h, v);
+        st = rt_run_spend(r, &left, WORK);
+    }
+    return st;
+}
+
+static enum rt_status histogram_run(struct rt_run *r)
+{
+    const struct rt_str *tag = rt_strs(&r->in[0]);
+    struct rt_bytes all, inner;
+
+    if (r->in[0].rank != 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "tags must be scalar");
+    struct histogram *h = rt_scratch(r, sizeof *h);
+    enum rt_status st = h ? histogram_fill(r, h) : r->err->code;
+    if (st)
+        return st;
+    kn_text_begin(&all, r);
+    kn_text_begin(&inner, r);
+    put_histogram(&inner, h);
+    put_length(&all, VALUE, (tag->n ? field_size(tag->n) : 0) + field_size(inner.n));
+    if (tag->n) {
+        put_length(&all, TAG, tag->n);
+        rt_bytes_add(&all, rt_str_data(tag), tag->n);
+    }
+    put_length(&all, HISTOGRAM, inner.n);
+    rt_bytes_add(&all, inner.p, inner.n);
+    if (inner.failed) {
+        st = kn_text_failed(&inner);
+        kn_text_end(&all);
+    } else {
+        st = put_message(r, &all);
+    }
+    kn_text_end(&inner);
+    return st;
+}
+
+/* ---- TensorSummary ---- */
+
+static enum rt_status tensor_run(struct rt_run *r)
+{
+    const size_t n_name = strlen(r->node->name);
+    struct rt_str tensor = {0};
+    struct rt_bytes b;
+    enum rt_status st = kn_tensor_to_bytes(r, &r->in[0], KN_STRING_FIELD, &tensor);
+
+    if (!st) {
+        kn_text_begin(&b, r);
+        put_length(&b, VALUE, field_size(n_name) + field_size(tensor.n));
+        put_length(&b, NODE_NAME, n_name);
+        rt_bytes_add(&b, r->node->name, n_name);
+        put_length(&b, TENSOR, tensor.n);
+        rt_bytes_add(&b, rt_str_data(&tensor), tensor.n);
+        st = put_message(r, &b);
+    }
+    rt_str_clear(&tensor);
+    return st;
+}
+
+/* every type but those of objects, whose elements are pointers */
+#define DATA (~(RT_T(RT_RESOURCE) | RT_T(RT_VARIANT)))
+
+#define SUMMARY(symbol, op_, effect_, types_, run_)                                                \
+    const struct kn_entry kn_##symbol = {                                                          \
+        .op = {.name = (op_), .effect = (effect_), .infer = kn_infer_scalars},                     \
+        .kernels = KN_CPU(op_, #symbol, types_, NULL, run_),                                       \
+    };
+SUMMARY(histogram_summary, "HistogramSummary", RT_PURE, KN_SET(KN_REALS), histogram_run)
+SUMMARY(scalar_summary, "ScalarSummary", RT_PURE, KN_SET(KN_REALS), scalar_run)
+/* The message has the name of the node, so equal nodes must not be merged. */
+SUMMARY(tensor_summary, "TensorSummary", RT_IO, DATA, tensor_run)
