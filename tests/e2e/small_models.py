@@ -314,3 +314,46 @@ def write_accumulator(folder, ref=False):
         g.node("count", kind + "AccumulatorNumAccumulated", "handle", "^given")
         g.node("number", "Cast", "count", SrcT="int32", DstT="float")
     write(folder, {name: ({"x": ("x", "float")}, {"y": (name, "float")}) for name in ("apply", "take", "number")}, build)
+
+
+def write_barrier(folder):
+    """Writes a model with a barrier and a map of sparse tensors. `first` inserts x under the key x, and `second` inserts x / 2
+    under that key. `take` takes a tuple and returns the sum of its floats. `ready` returns the number of complete tuples.
+    `keep` adds a sparse tensor with the value x to the map and returns its handle, and `fetch` removes the sparse tensor
+    with the handle x and returns the value."""
+
+    def build(g):
+        g.placeholder("x", "float")
+        g.const("two", "float", (), float_val=[2.0])
+        g.const("vector", "int32", (1,), int_val=[1])
+        g.node("half", "RealDiv", "x", "two", T="float")
+        b = g.node("barrier", "Barrier")
+        b.attr["component_types"].list.type.extend([number("float")] * 2)
+        b.attr["shapes"].list.shape.add()
+        b.attr["shapes"].list.shape.add()
+        g.node("text", "AsString", "x", T="float")
+        g.node("keys", "Reshape", "text", "vector", T="string", Tshape="int32")
+        for k, (name, value) in enumerate((("first", "x"), ("second", "half"))):
+            g.node("row_" + name, "Reshape", value, "vector", T="float", Tshape="int32")
+            g.node("insert_" + name, "BarrierInsertMany", "barrier", "keys", "row_" + name, T="float").attr["component_index"].i = k
+            g.node(name, "Identity", "x", "^insert_" + name, T="float")
+        g.node("given", "NoOp", "^x")
+        g.const("one", "int32", (), int_val=[1])
+        t = g.node("taken", "BarrierTakeMany", "barrier", "one", "^given")
+        t.attr["component_types"].list.type.extend([number("float")] * 2)
+        g.node("take", "AddV2", "taken:2", "taken:3", T="float")
+        g.node("count", "BarrierReadySize", "barrier", "^given")
+        g.node("ready", "Cast", "count", SrcT="int32", DstT="float")
+        g.const("at", "int64", (1, 1), int64_val=[2])
+        g.const("dims", "int64", (1,), int64_val=[4])
+        g.node("written", "SerializeSparse", "at", "row_first", "dims", T="float")
+        g.node("read", "DeserializeSparse", "written", dtype="float", Tserialized="string")
+        add = g.node("add", "AddSparseToTensorsMap", "read", "read:1", "read:2", T="float")
+        g.node("keep", "Cast", "add", SrcT="int64", DstT="float")
+        g.node("handle", "Cast", "x", SrcT="float", DstT="int64")
+        g.node("handles", "Reshape", "handle", "vector", T="int64", Tshape="int32")
+        take = g.node("found", "TakeManySparseFromTensorsMap", "handles", dtype="float")
+        add.attr["shared_name"].s = take.attr["shared_name"].s = b"map"
+        g.node("fetch", "Identity", "found:1", T="float")
+    write(folder, {name: ({"x": ("x", "float")}, {"y": (name, "float")}) for name in ("first", "second", "take", "ready", "keep", "fetch")},
+          build)

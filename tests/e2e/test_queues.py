@@ -239,3 +239,37 @@ class Accumulators(OneModel):
         self.assertEqual(self.get(b, "take", 1.0), 2.0)
         self.fails(CODE.INVALID_ARGUMENT, "Argument num_required must be positive, but was 0",
                    lambda timeout: self.call(a, "take", 0.0).result())
+
+
+class Barriers(OneModel):
+    """A barrier, from which clients take tuples whose components other clients insert, and a map of sparse tensors."""
+    model = "barrier"
+
+    def write_model(self, folder):
+        small_models.write_barrier(folder)
+
+    def test_clients_wait_for_complete_tuples(self):
+        a, b = self.begin()
+        for _ in range(3):  # the second run of a signature may use compiled code
+            waiting = [self.call(a, "take", 0.0) for _ in range(4)]
+            for x in range(4):
+                self.get(b, "first", float(x))
+            self.assertEqual(b.predict(), [3.0])  # the only worker is free
+            self.assertFalse(any(w.done() for w in waiting))
+            for x in (2, 0, 3, 1):
+                self.get(b, "second", float(x))
+            taken = sorted(w.result().outputs["y"].float_val[0] for w in waiting)
+            self.assertEqual(taken, [0.0, 1.5, 3.0, 4.5])
+            self.assertEqual(self.get(b, "ready", 0.0), 0.0)
+        self.get(b, "first", 7.0)
+        self.fails(CODE.INVALID_ARGUMENT, "Key 7.000000 already has a value for component 0", lambda timeout: self.get(b, "first", 7.0))
+        self.fails(CODE.DEADLINE_EXCEEDED, "", lambda timeout: self.call(a, "take", 0.0, 0.3).result())
+
+    def test_sparse_tensors_stay_in_a_map(self):
+        a, b = self.begin()
+        for k in range(3):
+            handles = [self.get(a, "keep", 10.0 * k + x) for x in range(5)]
+            self.assertEqual(handles, [5.0 * k + x for x in range(5)])
+            for x in (3, 0, 4, 1, 2):
+                self.assertEqual(self.get(b, "fetch", handles[x]), 10.0 * k + x)
+                self.fails(CODE.INVALID_ARGUMENT, "Unable to find SparseTensor", lambda timeout: self.get(a, "fetch", handles[x]))
