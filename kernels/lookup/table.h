@@ -129,6 +129,10 @@ void kn_table_drop(enum rt_dtype dtype, void *p, int64_t n);
 /* Runs LookupTableImport on a table that is filled only once (table_fill.c). */
 enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct rt_tensor *keys,
                              const struct rt_tensor *values);
+/* Fills `fresh` (made by kn_table_fresh, from strings to int64) with the lines of a text file,
+ * whose values are their numbers. Reads vocab_size lines, or all if it is -1 (table_fill.c). */
+enum rt_status kn_table_read_words(struct rt_run *r, struct kn_table *fresh, struct rt_span path,
+                                   int64_t vocab_size);
 
 /* ---- dense tables (table_dense.c); called under mu, or on a table of kn_table_fresh ---- */
 

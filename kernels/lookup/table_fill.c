@@ -2,13 +2,12 @@
 #include "kernels/lookup/table.h"
 
 #include "kernels/array/hash_set.h"
+#include "kernels/io/lines.h"
 #include "kernels/list/list.h"
 #include "kernels/string/parse.h"
 #include "kernels/string/text.h"
 #include "runtime/base/checked.h"
-#include "runtime/base/regular_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -258,87 +257,62 @@ static enum rt_status one_line(struct rt_run *r, int64_t *left, struct kn_table 
     return st;
 }
 
-/* LINE_WORK is the work per line, in units of rt_run_spend, in addition to BYTE_WORK for each of
- * the line's bytes. */
-enum { MAX_LINE = 64 << 20, LINE_WORK = 64, BYTE_WORK = 4 };
-
-/* Reads the next line, and drops its newline and all carriage returns. Sets *any to false at the
- * end of the file. The number of carriage returns in a line is unlimited, so the run is checked
- * while they are read. */
-static enum rt_status next_line(struct rt_run *r, int64_t *left, FILE *file, struct rt_bytes *line,
-                                bool *any)
+/* Checks a file after some of its lines were read. Fails if the file has too few lines, or
+ * vocab_size is 0. Like TensorFlow, reports an empty file even if vocab_size is 0. */
+static enum rt_status check_end(const struct text_file *f, struct kn_lines *l, bool first_only)
 {
-    int c = getc_unlocked(file);
-    enum rt_status st = RT_OK;
+    struct rt_error *err = l->r->err;
+    const bool is_empty = l->n == 0 && getc_unlocked(l->file) == EOF;
 
-    *any = c != EOF;
-    line->n = 0;
-    for (; c != EOF && c != '\n' && !line->failed && !st; c = getc_unlocked(file))
-        if (c == '\r')
-            st = rt_run_spend(r, left, BYTE_WORK);
-        else
-            rt_bytes_addc(line, (char)c);
-    return st;
-}
-
-/* Checks a file after n of its lines were read. Fails if reading failed, the file has too few
- * lines, or vocab_size is 0. Like TensorFlow, reports an empty file even if vocab_size is 0. */
-static enum rt_status check_end(struct rt_run *r, const struct text_file *f, const char *path,
-                                FILE *file, int64_t n, bool first_only)
-{
-    const bool is_empty = n == 0 && getc_unlocked(file) == EOF;
-    if (ferror(file))
-        return rt_fail(r->err, RT_DATA_LOSS, "%s: reading failed", path);
+    if (ferror(l->file))
+        return rt_fail(err, RT_DATA_LOSS, "%s: reading failed", l->path);
     if (is_empty && f->vocab_size <= 0)
-        return rt_fail(r->err, RT_OUT_OF_RANGE, "Read less bytes than requested: %s is empty",
-                       path);
+        return rt_fail(err, RT_OUT_OF_RANGE, "Read less bytes than requested: %s is empty",
+                       l->path);
     if (f->vocab_size == 0)
-        return rt_fail(r->err, RT_OUT_OF_RANGE, "Finished reading 0 of lines from %s", path);
-    if (n < f->vocab_size && (is_empty || !first_only))
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Invalid vocab_size in %s: expected %lld but got %lld", path,
-                       (long long)f->vocab_size, (long long)n);
+        return rt_fail(err, RT_OUT_OF_RANGE, "Finished reading 0 of lines from %s", l->path);
+    if (l->n < f->vocab_size && (is_empty || !first_only))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "Invalid vocab_size in %s: expected %lld but got %lld", l->path,
+                       (long long)f->vocab_size, (long long)l->n);
     return RT_OK;
 }
 
 /* Adds the pairs in the lines of file `path` to `fresh`. If `first_only` is set, opens the file and
  * reads its first line only. */
 static enum rt_status read_lines(struct rt_run *r, struct kn_table *fresh,
-                                 const struct text_file *f, const char *path, bool first_only)
+                                 const struct text_file *f, struct rt_span path, bool first_only)
 {
-    FILE *file;
-    struct rt_bytes line;
-    enum rt_status st = rt_open_regular_stream(path, &file, r->err);
+    struct kn_lines l;
+    bool any = true;
+    enum rt_status st = kn_lines_open(&l, r, path);
 
     if (st)
         return st;
-    int64_t n = 0 /* number of lines read so far */, left = RT_WORK;
-    bool any = true;
-    kn_text_begin(&line, r);
-    line.limit = MAX_LINE;
-    while (!st && (f->vocab_size < 0 || n < f->vocab_size) && !(first_only && n == 1)) {
-        st = next_line(r, &left, file, &line, &any);
+    while (!st && (f->vocab_size < 0 || l.n < f->vocab_size) && !(first_only && l.n == 1)) {
+        st = kn_lines_next(&l, &any);
         if (st || !any)
             break;
-        if (line.no_memory)
-            st = kn_text_failed(&line);
-        else if (line.failed)
-            st = rt_fail(r->err, RT_RESOURCE_EXHAUSTED, "%s: line %lld has more than %d bytes",
-                         path, (long long)n + 1, (int)MAX_LINE);
-        else if (line.n == 0)
+        if (l.line.n == 0)
             st = rt_fail(r->err, RT_INVALID_ARGUMENT,
-                         "Invalid content in %s: empty line found at position %lld.", path,
-                         (long long)ftell(file));
+                         "Invalid content in %s: empty line found at position %lld.", l.path,
+                         (long long)ftell(l.file));
         else
-            st = one_line(r, &left, fresh, f, path, line.p, line.n, n++);
-        if (!st)
-            st = rt_run_spend(r, &left, LINE_WORK + BYTE_WORK * (int64_t)line.n);
+            st = one_line(r, &r->left, fresh, f, l.path, l.line.p, l.line.n, l.n - 1);
     }
     if (!st)
-        st = check_end(r, f, path, file, n, first_only);
-    kn_text_end(&line);
-    fclose(file);
+        st = check_end(f, &l, first_only);
+    kn_lines_close(&l);
     return st;
+}
+
+enum rt_status kn_table_read_words(struct rt_run *r, struct kn_table *fresh, struct rt_span path,
+                                   int64_t vocab_size)
+{
+    const struct text_file f = {
+        .key_index = WHOLE_LINE, .value_index = LINE_NUMBER, .vocab_size = vocab_size};
+
+    return read_lines(r, fresh, &f, path, false);
 }
 
 static enum rt_status init_file_run(struct rt_run *r)
@@ -349,7 +323,6 @@ static enum rt_status init_file_run(struct rt_run *r)
     struct text_file f = {.key_index = rt_attr_int(r->node, "key_index"),
                           .value_index = rt_attr_int(r->node, "value_index"),
                           .vocab_size = rt_attr_int(r->node, "vocab_size")};
-    char path[4096];
 
     if (!t)
         return r->err->code;
@@ -361,10 +334,6 @@ static enum rt_status init_file_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "delimiter should be only 1 char");
     f.delimiter = (char)delimiter.p[0];
     const struct rt_str *s = rt_strs(name);
-    if (s->n == 0 || s->n >= sizeof path || memchr(rt_str_data(s), 0, s->n))
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Can't open a vocabulary under this name");
-    memcpy(path, rt_str_data(s), s->n);
-    path[s->n] = '\0';
     if (f.key_index == LINE_NUMBER && t->key_type != RT_I64)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Key index for line number requires table key dtype of int64, got %s",
@@ -386,7 +355,7 @@ static enum rt_status init_file_run(struct rt_run *r)
     /* A filled table does not change, but the first line of the file is still read, because
      * TensorFlow refuses a file that cannot be read. */
     const bool filled = atomic_load(&t->filled);
-    enum rt_status st = read_lines(r, &fresh, &f, path, filled);
+    enum rt_status st = read_lines(r, &fresh, &f, rt_span_of(rt_str_data(s), s->n), filled);
     if (!st && !filled)
         publish(t, &fresh);
     kn_table_fresh_end(&fresh);

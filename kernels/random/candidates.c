@@ -1,38 +1,29 @@
 /*
- * Candidate samplers. UniformCandidateSampler and LogUniformCandidateSampler draw classes, and
- * compute how often a class is expected among the samples. AllCandidateSampler returns every class.
- * With equal seeds, the classes are those of TensorFlow.
+ * Candidate samplers. They draw classes from a distribution, and compute how often a class is
+ * expected among the samples. AllCandidateSampler returns every class. With equal seeds, the
+ * classes are those of TensorFlow.
  */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
 #include "kernels/random/source.h"
+#include "kernels/random/unigram.h"
+
+enum kind { ALL, UNIFORM, LOG_UNIFORM, FIXED, LEARNED };
 
 struct sampler {
     int64_t range, n;
-    bool is_log, is_all, is_unique;
+    enum kind kind;
+    bool is_unique;
     double log_range;
+    struct kn_fixed *fixed;     /* the distribution of kind FIXED, else NULL */
+    struct kn_learned *learned; /* the distribution of kind LEARNED, else NULL */
     struct kn_singles random;
     /* number of draws, which exceeds n if classes must be unique and one was drawn again */
     int64_t n_tries;
 };
 
-/* Returns a random number below n. Rejects the same numbers as TensorFlow's SimplePhilox. */
-static uint64_t uniform(struct kn_singles *random, uint64_t n)
+static int64_t draw_log(struct sampler *s)
 {
-    const uint64_t remainder = UINT64_MAX % n + 1;
-    uint64_t x;
-
-    do {
-        const uint64_t low = kn_next_bits(random);
-        x = low | (uint64_t)kn_next_bits(random) << 32;
-    } while ((n & (n - 1)) != 0 && x < remainder);
-    return (n & (n - 1)) == 0 ? x & (n - 1) : x % n;
-}
-
-static int64_t draw(struct sampler *s)
-{
-    if (!s->is_log)
-        return (int64_t)uniform(&s->random, (uint64_t)s->range);
     const double x = exp(kn_single_double(&s->random) * s->log_range);
     /* Rounding may make the number too large. As in TensorFlow, the remainder then maps it to a
      * valid class. */
@@ -40,13 +31,40 @@ static int64_t draw(struct sampler *s)
     return id % s->range;
 }
 
+static int64_t draw(struct sampler *s)
+{
+    switch (s->kind) {
+    case LOG_UNIFORM:
+        return draw_log(s);
+    case FIXED:
+        return kn_fixed_draw(s->fixed, &s->random);
+    case LEARNED:
+        return kn_learned_draw(s->learned, &s->random);
+    default:
+        return (int64_t)kn_below_64(&s->random, (uint64_t)s->range);
+    }
+}
+
+static float probability(const struct sampler *s, int64_t id)
+{
+    switch (s->kind) {
+    case LOG_UNIFORM:
+        return (float)(log(((double)id + 2.0) / ((double)id + 1.0)) / s->log_range);
+    case FIXED:
+        return kn_fixed_probability(s->fixed, id);
+    case LEARNED:
+        return kn_learned_probability(s->learned, id);
+    default:
+        return (float)(1.0 / (double)s->range);
+    }
+}
+
 /* Returns how often a class is expected among the samples. */
 static float expected_count(const struct sampler *s, int64_t id)
 {
-    if (s->is_all)
+    if (s->kind == ALL)
         return 1;
-    const float p = s->is_log ? (float)(log(((double)id + 2.0) / ((double)id + 1.0)) / s->log_range)
-                              : (float)(1.0 / (double)s->range);
+    const float p = probability(s, id);
     return s->n_tries == s->n ? p * (float)s->n_tries : -expm1f((float)s->n_tries * log1pf(-p));
 }
 
@@ -88,10 +106,10 @@ static enum rt_status draw_all(struct rt_run *r, struct sampler *s, int64_t *out
 {
     enum rt_status st = RT_OK;
 
-    if (s->is_unique && !s->is_all)
+    if (s->is_unique && s->kind != ALL)
         return draw_unique(r, s, out);
     for (int64_t k = 0; k < s->n && !st; k++) {
-        out[k] = s->is_all ? k : draw(s);
+        out[k] = s->kind == ALL ? k : draw(s);
         st = rt_run_spend(r, &r->left, 64);
     }
     s->n_tries = s->n;
@@ -136,40 +154,83 @@ static enum rt_status count_expected(struct rt_run *r, const struct sampler *s,
     return st;
 }
 
-static enum rt_status sample_run(struct rt_run *r)
+static enum rt_status sample(struct rt_run *r, struct sampler *s)
 {
-    const char first = r->node->schema->name[0];
-    struct sampler s = {
-        .n = rt_attr_int(r->node, "num_sampled"),
-        .is_log = first == 'L',
-        .is_all = first == 'A',
-        .is_unique = rt_attr_bool(r->node, "unique"),
-    };
+    enum rt_status st = check_classes(r, s);
 
-    s.range = s.is_all ? s.n : rt_attr_int(r->node, "range_max");
-    s.log_range = log1p((double)s.range);
-    enum rt_status st = check_classes(r, &s);
     if (st)
         return st;
-    int64_t *ids = rt_out(r, 0, 1, &s.n);
+    int64_t *ids = rt_out(r, 0, 1, &s->n);
     float *of_true = ids ? rt_out(r, 1, 2, r->in[0].dim) : NULL;
-    float *of_samples = of_true ? rt_out(r, 2, 1, &s.n) : NULL;
+    float *of_samples = of_true ? rt_out(r, 2, 1, &s->n) : NULL;
     if (!of_samples)
         return r->err->code;
-    if (!s.is_all) /* TensorFlow reserves 2048 numbers for each sample */
-        st = kn_source_take(r, KN_FROM_NODE, 512 * (uint64_t)s.n, &s.random.philox);
+    if (s->kind != ALL) /* TensorFlow reserves 2048 numbers for each sample */
+        st = kn_source_take(r, KN_FROM_NODE, 512 * (uint64_t)s->n, &s->random.philox);
     if (!st)
-        st = draw_all(r, &s, ids);
+        st = draw_all(r, s, ids);
     if (!st)
-        st = count_expected(r, &s, &r->in[0], of_true);
-    return st ? st : count_expected(r, &s, &r->out[0], of_samples);
+        st = count_expected(r, s, &r->in[0], of_true);
+    if (!st)
+        st = count_expected(r, s, &r->out[0], of_samples);
+    return st || !s->learned ? st : kn_learned_update(r, s->learned, &r->in[0]);
+}
+
+static enum kind kind_of(const struct rt_node *n)
+{
+    switch (n->schema->name[0]) {
+    case 'A':
+        return ALL;
+    case 'U':
+        return UNIFORM;
+    case 'F':
+        return FIXED;
+    case 'T': /* ThreadUnsafeUnigramCandidateSampler */
+        return LEARNED;
+    default:
+        return n->schema->name[1] == 'o' ? LOG_UNIFORM : LEARNED;
+    }
+}
+
+static enum rt_status sample_run(struct rt_run *r)
+{
+    struct sampler s = {
+        .n = rt_attr_int(r->node, "num_sampled"),
+        .kind = kind_of(r->node),
+        .is_unique = rt_attr_bool(r->node, "unique"),
+    };
+    enum rt_status st = RT_OK;
+
+    s.range = s.kind == ALL ? s.n : rt_attr_int(r->node, "range_max");
+    s.log_range = log1p((double)s.range);
+    if (s.kind == FIXED)
+        st = kn_fixed_of(r, &s.fixed);
+    else if (s.kind == LEARNED)
+        st = kn_learned_of(r, &s.learned);
+    if (!st)
+        st = sample(r, &s);
+    kn_fixed_unref(s.fixed);
+    kn_learned_unref(s.learned);
+    return st;
+}
+
+static enum rt_status check(const struct rt_node *n, struct rt_error *err)
+{
+    /* TensorFlow aborts its process if the range is larger. */
+    if (kind_of(n) == LEARNED && rt_attr_int(n, "range_max") >= INT32_MAX)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%s: range_max must be below %d", n->schema->name,
+                       INT32_MAX);
+    return RT_OK;
 }
 
 #define SAMPLER(symbol, op_)                                                                       \
     const struct kn_entry kn_##symbol = {                                                          \
-        .op = {.name = (op_), .effect = RT_RANDOM},                                                \
+        .op = {.name = (op_), .effect = RT_RANDOM, .check = check},                                \
         .kernels = KN_CPU(op_, #symbol, 0, NULL, sample_run),                                      \
     };
 SAMPLER(all_candidate_sampler, "AllCandidateSampler")
+SAMPLER(fixed_unigram_candidate_sampler, "FixedUnigramCandidateSampler")
+SAMPLER(learned_unigram_candidate_sampler, "LearnedUnigramCandidateSampler")
 SAMPLER(log_uniform_candidate_sampler, "LogUniformCandidateSampler")
+SAMPLER(thread_unsafe_unigram_candidate_sampler, "ThreadUnsafeUnigramCandidateSampler")
 SAMPLER(uniform_candidate_sampler, "UniformCandidateSampler")

@@ -68,6 +68,29 @@ static inline uint32_t kn_next_bits(struct kn_singles *s)
     return s->x[4 - s->n_left--];
 }
 
+/* Return a random number below n, which is not 0. They reject the same numbers as TensorFlow. */
+static inline uint32_t kn_below_32(struct kn_singles *s, uint32_t n)
+{
+    const uint32_t rest = UINT32_MAX % n + 1;
+    uint32_t x;
+
+    do
+        x = kn_next_bits(s);
+    while ((n & (n - 1)) != 0 && x < rest);
+    return (n & (n - 1)) == 0 ? x & (n - 1) : x % n;
+}
+static inline uint64_t kn_below_64(struct kn_singles *s, uint64_t n)
+{
+    const uint64_t rest = UINT64_MAX % n + 1;
+    uint64_t x;
+
+    do {
+        const uint64_t low = kn_next_bits(s);
+        x = low | (uint64_t)kn_next_bits(s) << 32;
+    } while ((n & (n - 1)) != 0 && x < rest);
+    return (n & (n - 1)) == 0 ? x & (n - 1) : x % n;
+}
+
 /* The two functions return numbers in [0, 1), with 23 and 52 random bits. */
 static inline float kn_unit_float(uint32_t x)
 {

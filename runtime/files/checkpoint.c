@@ -190,3 +190,11 @@ const struct rt_checkpoint_entry *rt_checkpoint_at(const struct rt_checkpoint *c
 {
     return &c->entry[c->first_public + i].pub;
 }
+
+const struct rt_checkpoint_entry *rt_checkpoint_find(const struct rt_checkpoint *c,
+                                                     const char *name)
+{
+    const struct rt_bundle_entry *e = name[0] ? rt_bundle_find(c, rt_span_str(name)) : NULL;
+
+    return e ? &e->pub : NULL;
+}

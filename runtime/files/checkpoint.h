@@ -45,6 +45,9 @@ struct rt_checkpoint_entry {
 };
 int rt_checkpoint_count(const struct rt_checkpoint *c);
 const struct rt_checkpoint_entry *rt_checkpoint_at(const struct rt_checkpoint *c, int i);
+/* Returns the entry of the tensor `name`, or NULL if there is none. */
+const struct rt_checkpoint_entry *rt_checkpoint_find(const struct rt_checkpoint *c,
+                                                     const char *name);
 /*
  * Checks that a checkpoint is complete: its index is valid, and every shard exists and has at least
  * the size that the index requires. Adds the minimum size in bytes of the loaded tensors to

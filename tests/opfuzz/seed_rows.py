@@ -54,6 +54,14 @@ for version in ("", "V2"):
           {"key_index": 0, "value_index": 1, "vocab_size": 2, "delimiter": " ", "offset": 0}),
          ("find", "LookupTableFind" + version, ["table", s("a", "b", "c"), scalar("int64", -1)], {"Tin": "string", "Tout": "int64"}),
          steps=[["write"], ["fill"], ["find:0"]])
+NEW_WORDS, OLD_WORDS = b"a\nb\nc\nd\n", b"d\nx\na\n"
+case("GenerateVocabRemapping",
+     ("write", "SaveV2", [scalar("string", b"new"), s("x"), s(""), t("uint8", [len(NEW_WORDS)], list(NEW_WORDS))],
+      {"dtypes": ["uint8"]}),
+     ("other", "SaveV2", [scalar("string", b"old"), s("x"), s(""), t("uint8", [len(OLD_WORDS)], list(OLD_WORDS))],
+      {"dtypes": ["uint8"]}),
+     ("op", "GenerateVocabRemapping", [scalar("string", b"new.data-00000-of-00001"), scalar("string", b"old.data-00000-of-00001")],
+      {"new_vocab_offset": 1, "num_new_vocab": 3, "old_vocab_size": 2}), steps=[["write"], ["other"], ["op:0", "op:1"]])
 for key, deleted, keys, kind in ((scalar("int64", 0), scalar("int64", -1), i64(5, 9, 13), "int64"),
                                  (scalar("string", b""), scalar("string", b"-"), s("a", "b", "c"), "string"),
                                  (i64(0, 0), i64(-1, -1), t("int64", [3, 2], [1, 2, 3, 4, 5, 6]), "int64")):
@@ -132,6 +140,12 @@ case("Restore", OLD, ("op", "Restore", [PATTERN, scalar("string", b"x")], {"dt":
 case("RestoreSlice", OLD, ("op", "RestoreSlice", [PATTERN, scalar("string", b"y"), scalar("string", b"4 3 1,1:0,2")],
                            {"dt": "float32", "preferred_shard": -1}), steps=[["old"], ["op:0"]])
 case("RestoreV2", OLD, ("op", "RestoreV2", [PATTERN, s("x"), s("")], {"dtypes": ["float32"]}), steps=[["old"], ["op:0"]])
+for most in (-1, 1):
+    case("LoadAndRemapMatrix",
+         ("save", "SaveV2", [scalar("string", b"matrix"), s("m"), s(""), f32([3, 2], [1, 2, 3, 4, 5, 6])], {"dtypes": ["float32"]}),
+         ("op", "LoadAndRemapMatrix",
+          [scalar("string", b"matrix"), scalar("string", b"m"), i64(2, -1, 0), i64(1, -1), f32([4], [7, 8, 9, 10])],
+          {"num_rows": 3, "num_cols": 2, "max_rows_in_memory": most}), steps=[["save"], ["op:0"]])
 case("MergeV2Checkpoints", SAVE, ("more", "SaveV2", [scalar("string", b"other"), s("z"), s(""), i32(1, 2)], {"dtypes": ["int32"]}),
      ("merge", "MergeV2Checkpoints", [s("checkpoint", "other"), scalar("string", b"whole")],
       {"delete_old_dirs": False, "allow_missing_files": False}),
@@ -146,8 +160,25 @@ CASES += one_node("TopK", i32(4, 6, 5), k=1, sorted=False)
 for sampler, top in (("UniformCandidateSampler", {"range_max": 9}), ("LogUniformCandidateSampler", {"range_max": 9}),
                      ("AllCandidateSampler", {})):
     CASES += one_node(sampler, t("int64", [2, 1], [1, 2]), num_true=1, num_sampled=4, unique=True, seed=1, seed2=2, **top)
+for sampler in ("LearnedUnigramCandidateSampler", "ThreadUnsafeUnigramCandidateSampler"):
+    case(sampler,
+         ("op", sampler, [t("int64", [2, 1], [1, 2])],
+          {"num_true": 1, "num_sampled": 4, "unique": True, "range_max": 9, "seed": 1, "seed2": 2}),
+         steps=[["op:0", "op:1"]] * 3)
+UNIGRAMS = {"num_true": 1, "num_sampled": 2, "unique": True, "range_max": 3, "distortion": 0.75, "num_shards": 2, "shard": 1,
+            "seed": 1, "seed2": 2}
+CASES += one_node("FixedUnigramCandidateSampler", t("int64", [2, 1], [1, 2]), vocab_file="", num_reserved_ids=2,
+                  unigrams=[1.0, 2.0, 3.0, 4.0], **UNIGRAMS)
+LINES = b"a,1\nb,2\nc,3\nd,4\ne,5\nf,6\n"
+case("FixedUnigramCandidateSampler",
+     ("write", "SaveV2", [scalar("string", b"lines"), s("x"), s(""), t("uint8", [len(LINES)], list(LINES))], {"dtypes": ["uint8"]}),
+     ("op", "FixedUnigramCandidateSampler", [t("int64", [2, 1], [1, 2])],
+      {"vocab_file": "lines.data-00000-of-00001", "num_reserved_ids": 0, "unigrams": [], **UNIGRAMS}),
+     steps=[["write"], ["op:0"], ["op:1"]])
 CASES += one_node("ComputeAccidentalHits", t("int64", [2, 2], [1, 2, 3, 1]), i64(1, 3, 9), num_true=2, seed=0, seed2=0)
 CASES += one_node("KMC2ChainInitialization", f32([4], [1, 2, 3, 4]), scalar("int64", 5))
+CASES += one_node("KmeansPlusPlusInitialization", f32([3, 2], [0, 0, 3, 4, 1, 1]), scalar("int64", 2), scalar("int64", 5),
+                  scalar("int64", 1))
 CASES += one_node("NearestNeighbors", f32([2, 2], [0, 0, 3, 4]), f32([3, 2], [0, 1, 3, 3, 9, 9]), scalar("int64", 2))
 CASES += one_node("PrintV2", scalar("string", b"text"), output_stream="stderr", end="\n")
 for scaled in (True, False):

@@ -2,6 +2,10 @@
 windows of images (kernels/image/glimpse.c, distorted_box.c)."""
 
 import itertools
+import os
+import pathlib
+import tempfile
+import zlib
 
 from spec import *
 
@@ -31,6 +35,24 @@ def kmc2(g, op):
         n = int(g.rng.integers(1, 80))
         seed = k if k < 50 else int(g.rng.integers(-2**63, 2**63))
         yield Case(g.values("float32", (n,), special=True) if k % 4 == 0 else g.rng.random(n, f) * 9, np.int64(seed))
+
+
+@spec("KmeansPlusPlusInitialization")
+def kmeans(g, op):
+    f = np.float32
+    whole = np.arange(20).reshape(10, 2)
+    same = [[0, 0]] * 5 + [[1, 1]]
+    for points, n, seed, retries in ((np.zeros((0, 2)), 1, 1, 0), (whole, 0, 1, 0), (whole, -1, 1, 0), (whole, 11, 1, 0), ([1, 2], 1, 1, 0),
+                                     (whole, [1], 1, 0), (whole, 1, [1], 0), (whole, 1, 1, [0]), (np.zeros((3, 0)), 2, 1, 0), (whole, 10, 7, 0),
+                                     (same, 4, 3, 0), (same, 4, 4, 1), ([[1, np.nan], [2, 3], [4, 5]], 3, 1, 0), ([[1, np.inf], [2, 3], [4, 5]], 3, 1, 0)):
+        yield Case(f(points), np.int64(n), np.int64(seed), np.int64(retries), texts=True)
+    for k in range(190):
+        n, size = int(g.rng.integers(1, 60)), int(g.rng.integers(1, 6))
+        # Small integers, so that all sums are exact. When all points are chosen already, TensorFlow's answers differ from run to run.
+        points = g.rng.integers(-9, 9, (n, size)).astype(f)
+        n = len(np.unique(points, axis=0))
+        seed = k if k < 50 else int(g.rng.integers(-2**63, 2**63))
+        yield Case(points, np.int64(g.rng.integers(1, n + 1)), np.int64(seed), np.int64(g.rng.integers(-1, 5) if k % 2 else 0))
 
 
 @spec("NearestNeighbors", rtol=1e-5)
@@ -163,3 +185,68 @@ def distorted_boxes(g, op):
         return [list(drawn)] * 3
 
     yield Graph(build, np.int32([50, 60, 3]), np.float32(one), name=f"{op} three times")
+@spec("LearnedUnigramCandidateSampler", "ThreadUnsafeUnigramCandidateSampler", ulps=4)
+def learned(g, op):
+    def graph(classes, n_true, **attrs):
+        def build(tf, x):
+            return [list(getattr(tf.raw_ops, op)(true_classes=tf.compat.v1.placeholder_with_default(x, None), num_true=n_true, **attrs))] * 4
+        return Graph(build, np.array(classes, np.int64), name=f"{np.shape(classes)} {n_true} {attrs}", texts=True)
+
+    for k in range(200):
+        n = int(g.rng.integers(1, 40))
+        top = int(g.rng.choice([n, n + 1, 2 * n, 64, 100, 12345, 1 << 20]))
+        unique = bool(k % 2) and n <= top and not (top == n > 8)
+        shape = ((20, 2), (3, 1), (0, 2), (2, 30))[k % 4]
+        yield graph(g.rng.integers(0, max(1, top // 2), shape), shape[1], num_sampled=n, unique=unique, range_max=top, seed=k,
+                    seed2=int(g.rng.integers(1, 99)))
+    for classes, n_true, n, unique in (([[11, -1]], 2, 5, False), ([[1, -1]], 2, 5, False), ([[1, 2]], 1, 5, False), ([1, 2], 2, 5, False),
+                                       ([[1]], 1, 11, True), ([[20]], 1, 11, True), (1, 1, 5, True), ([[[1]]], 1, 5, True)):
+        yield graph(classes, n_true, num_sampled=n, unique=unique, range_max=10, seed=1, seed2=2)
+
+
+@spec("FixedUnigramCandidateSampler", ulps=4)
+def fixed(g, op):
+    place = tempfile.mkdtemp(prefix="slipway-vocabulary-")
+
+    def file(text):
+        """Returns the name of a file with the text."""
+        name = os.path.join(place, f"{zlib.crc32(text):08x}.txt")
+        pathlib.Path(name).write_bytes(text)
+        return name
+
+    def graph(top, classes=((1, 2), (1, 1)), repeats=3, texts=True, **attrs):
+        shown = {k: os.path.basename(v) if k == "vocab_file" else str(v)[:60] for k, v in attrs.items()}
+        attrs = {"num_sampled": 6, "unique": False, "seed": 1, "seed2": 2, **attrs}
+
+        def build(tf, x):
+            out = list(tf.raw_ops.FixedUnigramCandidateSampler(true_classes=tf.compat.v1.placeholder_with_default(x, None), num_true=np.shape(classes)[-1],
+                                                               range_max=top, **attrs))
+            return [out] * repeats
+        return Graph(build, np.array(classes, np.int64), name=f"{top} {np.shape(classes)} {shown}", texts=texts)
+
+    for top, text in ((5, b"a,1\nb,2\nc,x3,0.5\nd,4\ne,1e1\n"), (3, b"a,1\n\nb,2\nc,3"), (3, b"a,1\nb,q\nc,1\n"), (3, b"a,1\nb,2\n"), (3, b"1\r\n2\r\n3"),
+                      (3, b""), (3, b"a,1\nb,\nc,2\n"), (3, b"a, 1 \nb,2.5e0\nc,0x2\n")):
+        yield graph(top, vocab_file=file(text))
+        yield graph(top, vocab_file=file(text), num_shards=2, shard=1, num_reserved_ids=3)
+    three = [1.0, 2.0, 3.0]
+    yield graph(5, vocab_file="none.txt")
+    yield graph(5)
+    yield graph(3, vocab_file=file(b"1\n2\n3\n"), unigrams=three)
+    for top, more in ((4, {}), (5, {"num_reserved_ids": 2}), (3, {"num_reserved_ids": -1}), (3, {"num_reserved_ids": 2**31}), (3, {"num_shards": 1, "shard": 1}),
+                      (3, {"distortion": 0.5}), (3, {"distortion": 0.0}), (3, {"distortion": -1.0}), (3, {"unique": True, "num_sampled": 3}),
+                      (3, {"unique": True, "num_sampled": 4}), (3, {"classes": ((3,),)}), (3, {"classes": ((-1,),)}), (3, {"classes": (1, 2)})):
+        yield graph(top, unigrams=three, **more)
+    for unigrams in ([1.0, -2.0, 3.0], [0.0, 0.0, 0.0], [1.0, float("nan"), 2.0], [1.0, float("inf"), 2.0], [1e38, 3e38, 3e38], [1.0, 1.0, 1.0]):
+        yield graph(3, unigrams=unigrams)
+    for k in range(180):
+        n = int(g.rng.integers(1, 120))
+        weights = [float(x) for x in (g.rng.random(n).astype(np.float32) if k % 3 else g.rng.integers(1, 9, n))]
+        n_reserved = int(g.rng.integers(0, 4))
+        shards = int(g.rng.integers(1, 4)) if n > 12 else 1
+        shard = int(g.rng.integers(0, shards))
+        reserved = len([i for i in range(n_reserved) if i % shards == shard])
+        top = reserved + len([i for i in range(n) if (reserved + i) % shards == shard])
+        unique = bool(k % 2)
+        yield graph(top, classes=g.rng.integers(0, top, (3, 2)), unigrams=weights, num_reserved_ids=n_reserved, num_shards=shards, shard=shard, seed=k,
+                    distortion=float(g.rng.choice([1, 1, 0.75, 2])), unique=unique,
+                    num_sampled=int(g.rng.integers(1, max(2, (top - reserved) // 2 if unique else 40))))
