@@ -30,49 +30,6 @@ static int64_t later(int64_t a, int64_t b)
     return a > INT64_MAX - b ? INT64_MAX : a + b;
 }
 
-/* ---- cost ---- */
-
-void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns)
-{
-    const double decay = 0.85;
-    double x = (double)max64(rows, 1), y = (double)max64(ns, 1);
-
-    c->w = c->w * decay + 1;
-    c->x = c->x * decay + x;
-    c->y = c->y * decay + y;
-    c->xx = c->xx * decay + x * x;
-    c->xy = c->xy * decay + x * y;
-    c->fastest = c->runs == 0 || y < c->fastest ? y : c->fastest * 1.05;
-    if (c->fastest > y)
-        c->fastest = y;
-    c->runs++;
-}
-
-/* Fits the line `a + b * n` to the weighted measurements by least squares, with non-negative a and
- * b. */
-static void fit_line(const struct srv_cost *c, double *a, double *b)
-{
-    double variance = c->w * c->xx - c->x * c->x;
-    *b = variance > 1e-6 * c->xx * c->w ? (c->w * c->xy - c->x * c->y) / variance : 0;
-    if (*b < 0)
-        *b = 0;
-    *a = c->w > 0 ? (c->y - *b * c->x) / c->w : 0;
-    if (*a < 0) {
-        *a = 0;
-        *b = c->x > 0 ? c->y / c->x : 0;
-    }
-}
-
-int64_t srv_cost_of(const struct srv_cost *c, int64_t rows)
-{
-    double a, b;
-    if (!c->runs)
-        return 0;
-    fit_line(c, &a, &b);
-    double ns = a + b * (double)max64(rows, 1);
-    return ns < 1 ? 1 : ns > 1e18 ? INT64_C(1000000000000000000) : (int64_t)ns;
-}
-
 /* ---- queues ---- */
 
 void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings)
@@ -453,7 +410,7 @@ static void take(struct srv_core *c, struct srv_core_bucket *b, int64_t now, int
 
     if (free_workers > 1 && b->cost.runs && !fixed) {
         int64_t share = (b->n_rows + free_workers - 1) / free_workers;
-        fit_line(&b->cost, &start, &per_row);
+        srv_cost_line(&b->cost, &start, &per_row);
         if (share < limit && per_row * (double)share > start)
             limit = max64(share, 1);
     }

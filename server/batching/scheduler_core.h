@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "server/batching/cost.h"
+
 enum { SRV_MAX_BATCH_SIZES = 1024, SRV_MAX_PREFERRED_SIZES = 64 };
 
 struct srv_core_bucket;
@@ -38,17 +40,6 @@ struct srv_core_job {
      * order of arrival; 0 stands for SRV_CORE_LEVEL. */
     uint32_t level;
 };
-
-/* Cost model: a run of n rows takes `a + b * n` nanoseconds. The model is fitted to measured runs.
- * Older runs have less weight. */
-struct srv_cost {
-    double w, x, y, xx, xy; /* weighted sums for the least-squares fit */
-    int64_t runs;
-    double fastest; /* duration of the fastest recent run, in nanoseconds */
-};
-void srv_cost_learn(struct srv_cost *c, int64_t rows, int64_t ns);
-/* returns the expected cost of a run, or 0 if no run has been measured yet */
-int64_t srv_cost_of(const struct srv_cost *c, int64_t rows);
 
 struct srv_core_policy {
     int64_t max_rows;   /* maximum number of rows of a batch, at least 1 */

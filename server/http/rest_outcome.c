@@ -73,9 +73,10 @@ bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add,
         good &= add(arg, "X-Request-Id", r->id);
     if (srv_request_span_response(&r->span, trace))
         good &= add(arg, "traceparent", trace);
-    snprintf(length, sizeof length, "%lld", (long long)(req->retry_s ? req->retry_s : 1));
-    if (r->http == 429 || r->http == 503)
+    if (r->http == 429 || r->http == 503) {
+        snprintf(length, sizeof length, "%lld", (long long)(req->retry_s ? req->retry_s : 1));
         good &= add(arg, "Retry-After", length);
+    }
     if (req->close || req->loop->closing)
         good &= add(arg, "Connection", "close");
     if (r->server->options.rest_api_enable_cors_support) {

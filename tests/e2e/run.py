@@ -14,7 +14,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-FOLDERS = (HERE, os.path.join(HERE, "transport"))
+FOLDERS = (HERE, os.path.join(HERE, "models"), os.path.join(HERE, "transport"))
 
 
 def generate(out):

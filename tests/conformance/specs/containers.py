@@ -1,5 +1,5 @@
 """Tests staging areas with keys and conditional accumulators. Each graph runs several times in one session.
-All steps can run immediately. tests/e2e/test_queues.py tests steps that wait."""
+All steps can run immediately. tests/e2e/models/test_queues.py tests steps that wait."""
 
 import itertools
 

@@ -27,7 +27,7 @@ answers = {}
 pictures = [json.load(open(p))['instances'][0] for p in sorted(glob.glob(f'{ROOT}/models/digits/held_out/[0-9]*.json'))]
 answers['digits'] = {'signature': 'serving_default', 'outputs': run(
     f'{ROOT}/models/digits/1', 'serving_default', {'pixels': np.array(pictures, np.float32)})}
-# tests/e2e/test_models.py makes the same images.
+# tests/e2e/models/test_models.py makes the same images.
 images = (np.arange(3 * 784).reshape(3, 784) * 7919 % 256 / 256).astype(np.float32)
 for name in ('mnist_softmax', 'mnist_cnn'):
     feeds = {'images': images}

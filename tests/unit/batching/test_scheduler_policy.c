@@ -7,7 +7,7 @@
 static struct srv_core_batch batch;
 
 /* Returns the number of rows of the next batch, or -1 if none may run. */
-static int64_t take(struct world *w, int64_t now)
+static int64_t next_rows(struct world *w, int64_t now)
 {
     struct srv_core_job *expired = NULL;
     const bool is = srv_core_next(&w->core, now, worker(0, 1), &batch, &expired);
@@ -26,17 +26,17 @@ static void a_batch_gets_the_largest_preferred_size(void **state)
     w.policy.preferred[1] = 5;
     for (int i = 0; i < 7; i++)
         put(&w, 0, 1, RT_NEVER, 1);
-    assert_int_equal(take(&w, 2), 5);
-    assert_int_equal(take(&w, 2), 2);
+    assert_int_equal(next_rows(&w, 2), 5);
+    assert_int_equal(next_rows(&w, 2), 2);
     /* 3 rows make no preferred size, and nothing is to be waited for. */
     put(&w, 0, 3, RT_NEVER, 3);
-    assert_int_equal(take(&w, 4), 3);
+    assert_int_equal(next_rows(&w, 4), 3);
     /* 3 + 1 rows make none either, but the 3 + 2 rows do. */
     put(&w, 0, 3, RT_NEVER, 5);
     put(&w, 0, 2, RT_NEVER, 6);
     put(&w, 0, 1, RT_NEVER, 7);
-    assert_int_equal(take(&w, 8), 5);
-    assert_int_equal(take(&w, 8), 1);
+    assert_int_equal(next_rows(&w, 8), 5);
+    assert_int_equal(next_rows(&w, 8), 1);
 }
 
 static void a_batch_waits_until_it_has_a_preferred_size(void **state)
@@ -49,13 +49,13 @@ static void a_batch_waits_until_it_has_a_preferred_size(void **state)
     w.policy.n_preferred = 1;
     w.policy.preferred[0] = 2;
     put(&w, 0, 1, RT_NEVER, 10);
-    assert_int_equal(take(&w, 20), -1);
+    assert_int_equal(next_rows(&w, 20), -1);
     assert_int_equal(srv_core_next_timer(&w.core), 110);
     put(&w, 0, 1, RT_NEVER, 20);
-    assert_int_equal(take(&w, 20), 2);
+    assert_int_equal(next_rows(&w, 20), 2);
     put(&w, 0, 3, RT_NEVER, 30);
-    assert_int_equal(take(&w, 129), -1);
-    assert_int_equal(take(&w, 130), 3);
+    assert_int_equal(next_rows(&w, 129), -1);
+    assert_int_equal(next_rows(&w, 130), 3);
 }
 
 static void a_model_queue_runs_as_many_batches_as_it_may(void **state)
@@ -67,16 +67,16 @@ static void a_model_queue_runs_as_many_batches_as_it_may(void **state)
     w.policy.max_rows = 1;
     for (int i = 0; i < 3; i++)
         put(&w, 0, 1, RT_NEVER, 1);
-    assert_int_equal(take(&w, 2), 1);
+    assert_int_equal(next_rows(&w, 2), 1);
     const struct srv_core_batch first = batch;
-    assert_int_equal(take(&w, 2), 1);
-    assert_int_equal(take(&w, 2), -1);
+    assert_int_equal(next_rows(&w, 2), 1);
+    assert_int_equal(next_rows(&w, 2), -1);
     assert_false(srv_core_is_ready(&w.core, 2, worker(0, 1)));
     /* Another model queue has its own limit. */
     put(&w, 2, 1, RT_NEVER, 2);
-    assert_int_equal(take(&w, 3), 1);
+    assert_int_equal(next_rows(&w, 3), 1);
     srv_core_done(&w.core, &first, 1, false);
-    assert_int_equal(take(&w, 4), 1);
+    assert_int_equal(next_rows(&w, 4), 1);
 }
 
 static void a_model_queue_holds_as_many_jobs_as_it_may(void **state)
@@ -117,7 +117,7 @@ static void a_policy_has_its_own_default_level(void **state)
     w.job[1] = (struct srv_core_job){.rows = 1, .deadline_ns = RT_NEVER, .level = 3};
     w.n = 2;
     srv_core_submit(&w.core, &w.bucket[0], &w.job[1], 2);
-    assert_int_equal(take(&w, 3), 1);
+    assert_int_equal(next_rows(&w, 3), 1);
     assert_int_equal(at(&w, batch.jobs), 1);
 }
 

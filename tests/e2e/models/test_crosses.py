@@ -6,7 +6,7 @@ import random
 
 from support import Case, Server
 
-FOLDER = pathlib.Path(__file__).resolve().parents[1] / "goldens" / "crosses"
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "goldens" / "crosses"
 
 
 class Crosses(Case):

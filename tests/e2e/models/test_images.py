@@ -10,7 +10,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from support import Case, Server
 
-TESTS = pathlib.Path(__file__).resolve().parents[1]
+TESTS = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = TESTS / "goldens" / "images"
 CORPUS = TESTS / "fuzz" / "corpus"
 STRING = 7
