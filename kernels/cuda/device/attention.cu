@@ -52,27 +52,46 @@ KC_DEVICE void stage_vectors(float *to, const float *from, int64_t stride, int64
     }
 }
 
-/* Applies the steps to the score of row `row` and key `key`. */
-KC_DEVICE float apply_steps(const struct kc_attention *a, const struct tile *t, float score,
-                            int64_t row, int64_t key)
+KC_DEVICE float combine(int64_t op, float score, float x)
+{
+    switch (op) {
+    case RT_ATTENTION_MUL:
+        return score * x;
+    case RT_ATTENTION_DIV:
+        return score / x;
+    case RT_ATTENTION_SUB:
+        return score - x;
+    default:
+        return score + x;
+    }
+}
+
+/* Applies the steps to the scores of OWN rows from `row` on with OWN keys from `key` on. Scores of
+ * rows and keys that do not exist stay as they are. */
+KC_DEVICE void apply_steps(const struct kc_attention *a, const struct tile *t, int64_t row,
+                           int64_t key, struct kc_vector score[OWN])
 {
     for (int k = 0; k < a->n_steps; k++) {
         const struct kc_attention_step *s = &a->step[k];
-        const int64_t at = t->batch * s->stride[0] + t->head * s->stride[1] + row * s->stride[2] +
-                           key * s->stride[3];
-        if (s->op == RT_ATTENTION_KEEP || s->op == RT_ATTENTION_REPLACE) {
-            const int is_set = ((const uint8_t *)KC_ADDRESS(s->operand))[at] != 0;
-            if (is_set != (s->op == RT_ATTENTION_KEEP))
-                score = *KC_ADDRESS(s->other);
-            continue;
-        }
-        const float x = ((const float *)KC_ADDRESS(s->operand))[at];
-        score = s->op == RT_ATTENTION_MUL   ? score * x
-                : s->op == RT_ATTENTION_DIV ? score / x
-                : s->op == RT_ATTENTION_SUB ? score - x
-                                            : score + x;
+        const int is_mask = s->op == RT_ATTENTION_KEEP || s->op == RT_ATTENTION_REPLACE;
+        const int is_scalar = !is_mask && !s->stride[2] && !s->stride[3];
+        const int64_t first = t->batch * s->stride[0] + t->head * s->stride[1] +
+                              row * s->stride[2] + key * s->stride[3];
+        const uint8_t *mask = (const uint8_t *)KC_ADDRESS(s->operand);
+        const float *operand = (const float *)KC_ADDRESS(s->operand);
+        const float other = is_mask ? *KC_ADDRESS(s->other) : is_scalar ? operand[first] : 0;
+        for (int j = 0; j < OWN; j++)
+            for (int i = 0; i < OWN; i++) {
+                const int64_t at = first + i * s->stride[2] + j * s->stride[3];
+                float *x = &score[j].v[i];
+                if (row + i >= a->rows || key + j >= a->keys)
+                    continue;
+                if (!is_mask)
+                    *x = combine(s->op, *x, is_scalar ? other : operand[at]);
+                else if ((mask[at] != 0) != (s->op == RT_ATTENTION_KEEP))
+                    *x = other;
+            }
     }
-    return score;
 }
 
 /* Computes the score of each row of the tile with each key of the group that begins at `first`. */
@@ -100,12 +119,9 @@ KC_DEVICE void compute_scores(const struct kc_attention *a, const struct tile *t
                     sum[j].v[i] += x.v[i] * y.v[j];
         }
     }
-    for (int j = 0; j < OWN; j++) {
-        for (int i = 0; i < OWN; i++)
-            if (t->row + row + i < a->rows && first + column + j < a->keys)
-                sum[j].v[i] = apply_steps(a, t, sum[j].v[i], t->row + row + i, first + column + j);
+    apply_steps(a, t, t->row + row, first + column, sum);
+    for (int j = 0; j < OWN; j++)
         kc_store(score + (column + j) * STEP + row, sum[j], OWN);
-    }
 }
 
 /*
