@@ -29,8 +29,8 @@ enum {
     N_UNREAD = SRV_REST_FREE_PAGES + 4,
     /* The names of the events enlarge the page to several megabytes. The kernel buffers less than
      * that for a client that does not read. */
-    N_EVENTS = 200,
-    NAME_BYTES = 20000,
+    N_EVENTS = 4000,
+    NAME_BYTES = 1000, /* at most as many as the page shows of a name */
     MOST_UNSENT = 512 << 10,
 };
 
