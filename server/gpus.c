@@ -30,6 +30,7 @@ enum rt_status srv_gpus_open(struct srv_server *s, struct rt_error *err)
                                                    .memory_fraction = o->gpu_memory_fraction,
                                                    .full_precision =
                                                        strcmp(o->gpu_precision, "float32") == 0,
+                                                   .pinned_bytes = (size_t)o->gpu_pinned_bytes,
                                                    .hang_ns = o->gpu_hang_ms * 1000000,
                                                    .on_failure = gpu_failed,
                                                    .on_failure_arg = s};

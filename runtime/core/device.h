@@ -75,6 +75,10 @@ struct rt_device {
     /* Returns memory of the accelerator, aligned to 64 bytes, or NULL if there is not enough. */
     void *(*alloc)(struct rt_device *d, size_t bytes);
     void (*free)(struct rt_device *d, void *p);
+    /* Locks the pages of host memory, so that they can be copied faster (core/pinned.h). Returns
+     * false if that fails. NULL if the accelerator cannot lock pages. */
+    bool (*pin)(struct rt_device *d, void *p, size_t bytes);
+    void (*unpin)(struct rt_device *d, void *p);
     /* Copies bytes. The copy is complete when the function returns. */
     enum rt_status (*copy)(struct rt_device *d, enum rt_copy_kind kind, void *to, const void *from,
                            size_t bytes, struct rt_error *err);
@@ -125,6 +129,7 @@ struct rt_accelerator_options {
     /* Whether matmuls and convolutions keep the precision of float32. Otherwise, the accelerator
      * may round their inputs to TF32, which is faster. */
     bool full_precision;
+    size_t pinned_bytes; /* maximum number of bytes of page-locked host memory (core/pinned.h) */
     /* Time in nanoseconds after which work on an accelerator counts as a failure. The work must
      * also have taken 20 times as long as the longest work that has ended. 0 means no limit. */
     int64_t hang_ns;

@@ -11,6 +11,7 @@
 #include "runtime/core/heap.h"
 #include "runtime/core/buffer.h"
 #include "runtime/core/object.h"
+#include "runtime/core/pinned.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/str.h"
 
@@ -30,6 +31,8 @@ struct block {
 };
 _Static_assert(sizeof(struct block) <= HEADER, "header of a block");
 _Static_assert(HEADER % ALIGN == 0, "data is aligned");
+
+static void block_free(struct block *k);
 
 struct idle_list {
     struct rt_mutex mu;
@@ -324,7 +327,7 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
             if (!k)
                 break;
             atomic_fetch_sub(&p->idle, footprint(k->capacity));
-            free(k->base);
+            block_free(k);
             n_freed++;
         }
     }
@@ -485,7 +488,7 @@ static void pool_give(struct rt_pool *p, struct block *k)
     most = peak > most ? peak : most;
     if (idle / 2 > most || idle > atomic_load_explicit(&p->keep, memory_order_relaxed)) {
         atomic_fetch_sub(&p->idle, size);
-        free(k->base);
+        block_free(k);
     } else {
         size_t ignored;
         struct idle_list *l = &p->list[class_of(k->capacity, &ignored)];
@@ -505,6 +508,8 @@ static struct block *block_new(size_t capacity)
     struct block *k;
     if (capacity <= N_SMALL * ALIGN)
         base = malloc(footprint(capacity));
+    else if (capacity >= RT_PINNED_LEAST && (base = rt_pinned_alloc(footprint(capacity))))
+        ;
     else if (posix_memalign(&base, ALIGN, footprint(capacity)))
         base = NULL;
     if (!base)
@@ -512,6 +517,13 @@ static struct block *block_new(size_t capacity)
     k = (struct block *)(((uintptr_t)base + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
     k->base = base;
     return k;
+}
+
+/* Frees the memory of a block. */
+static void block_free(struct block *k)
+{
+    if (k->capacity < RT_PINNED_LEAST || !rt_pinned_free(k->base))
+        free(k->base);
 }
 
 /* Frees idle blocks until the sum of in_use and the idle bytes is within the limit. */
@@ -795,6 +807,6 @@ void rt_buffer_unref(struct rt_buffer *b)
     } else if ((pool = atomic_load_explicit(&b->pool, memory_order_relaxed))) {
         pool_give(pool, (struct block *)b);
     } else {
-        free(((struct block *)b)->base);
+        block_free((struct block *)b);
     }
 }

@@ -24,6 +24,7 @@ enum {
     PLAN_TIMEOUT_MS = 120000 /* default of --timeout with --plan */
 };
 #define MAX_INPUT_BYTES ((size_t)4 << 30)
+#define PINNED_BYTES    ((size_t)1 << 30) /* limit on page-locked memory, for a GPU */
 
 static const char usage[] =
     "usage: slipway run DIR [--inputs FILE.json] [--signature NAME]\n"
@@ -628,8 +629,10 @@ static enum rt_status load(struct srv_run *r, const char *dir, struct rt_model_o
 static enum rt_status open_gpu(const struct srv_run *r, struct rt_accelerators *gpus,
                                struct rt_session_options *session, struct rt_error *err)
 {
-    const struct rt_accelerator_options options = {
-        .which = r->gpu, .n_streams = 2, .full_precision = r->gpu_full_precision};
+    const struct rt_accelerator_options options = {.which = r->gpu,
+                                                   .n_streams = 2,
+                                                   .full_precision = r->gpu_full_precision,
+                                                   .pinned_bytes = PINNED_BYTES};
     if (!r->gpu)
         return RT_OK;
     const enum rt_status st = rt_registry_open_accelerators(session->registry, gpus, &options, err);

@@ -290,6 +290,9 @@ static const struct row rows[] = {
     {"per_process_gpu_memory_fraction", FLOAT, TFS, AT(gpu_memory_fraction), "0.0", NULL, ANY,
      "the part of each GPU's memory that may be used, at most 1; 0: all. Memory is never taken "
      "ahead of its use"},
+    {"gpu_pinned_bytes", BYTES, OURS, AT(gpu_pinned_bytes), "256M", NULL, 0, INT64_C(1) << 44,
+     "page-locked memory of the host for the large tensors of requests, which GPUs copy faster; "
+     "freed memory is kept for later requests; 0: none"},
     {"gpu_precision", TEXT, OURS, AT(gpu_precision), "tf32", NULL, ANY,
      "how GPUs multiply and convolve float32 tensors: tf32: with inputs rounded to 11 significant "
      "bits, as TensorFlow does, where the GPU has TF32; float32: without that rounding"},

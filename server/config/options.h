@@ -114,6 +114,7 @@ struct srv_options {
     const char *gpus;           /* GPUs to use (runtime/core/device.h), "none" by default */
     int64_t gpu_slots;          /* number of streams of each GPU */
     double gpu_memory_fraction; /* usable fraction of each GPU's memory, or 0 for all of it */
+    int64_t gpu_pinned_bytes;   /* maximum number of bytes of page-locked host memory */
     const char *gpu_precision;  /* precision on GPUs, "tf32" or "float32" */
     const char *gpu_on_fault;   /* reaction to the failure of a GPU, "exit" or "stop" */
     /* minimum time in milliseconds after which a run on a GPU counts as hanging, or 0 for never */

@@ -49,6 +49,8 @@ static bool is_unsafe(enum call call)
     switch (call) {
     case CALL_MemAlloc:
     case CALL_MemFree:
+    case CALL_MemHostRegister:
+    case CALL_MemHostUnregister:
     case CALL_MemcpyHtoD:
     case CALL_MemcpyDtoH:
     case CALL_ModuleLoadData:
@@ -321,6 +323,23 @@ int cuMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     *total_bytes = limit();
     *free_bytes = limit() - d->bytes;
     return CUDA_OK;
+}
+
+/* Pages are not locked. The host's memory only has to be accessible. */
+int cuMemHostRegister(void *host, size_t bytes, unsigned flags)
+{
+    const int result = fake_count(CALL_MemHostRegister);
+    if (result || !fake_current_device())
+        return result ? result : FAKE_INVALID_CONTEXT;
+    return host && bytes && flags == CUDA_PIN_PORTABLE ? CUDA_OK : FAKE_INVALID_VALUE;
+}
+
+int cuMemHostUnregister(void *host)
+{
+    const int result = fake_count(CALL_MemHostUnregister);
+    if (result || !fake_current_device())
+        return result ? result : FAKE_INVALID_CONTEXT;
+    return host ? CUDA_OK : FAKE_INVALID_VALUE;
 }
 
 /* Allocates pages for `bytes` bytes and a guard page. The bytes end at the guard page. */

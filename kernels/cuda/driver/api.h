@@ -67,6 +67,7 @@ enum cuda_attribute {
 enum {
     CUDA_MODE_PROHIBITED = 2,     /* the value of COMPUTE_MODE if no process may use the device */
     CUDA_STREAM_NON_BLOCKING = 1, /* the stream does not synchronise with the default stream */
+    CUDA_PIN_PORTABLE = 1,        /* the pages are locked for all contexts */
     /* While a stream is captured, other threads may call functions that a capture forbids. */
     CUDA_CAPTURE_THREAD_LOCAL = 1,
 };
@@ -88,6 +89,8 @@ enum {
     X(MemGetInfo, (size_t * free_bytes, size_t * total_bytes), (free_bytes, total_bytes))          \
     X(MemAlloc, (cuda_address * address, size_t bytes), (address, bytes))                          \
     X(MemFree, (cuda_address address), (address))                                                  \
+    X(MemHostRegister, (void *host, size_t bytes, unsigned flags), (host, bytes, flags))           \
+    X(MemHostUnregister, (void *host), (host))                                                     \
     X(MemcpyHtoD, (cuda_address to, const void *host, size_t bytes), (to, host, bytes))            \
     X(MemcpyDtoH, (void *host, cuda_address from, size_t bytes), (host, from, bytes))              \
     X(MemcpyHtoDAsync,                                                                             \

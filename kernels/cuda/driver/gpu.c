@@ -35,6 +35,22 @@ static void gpu_free(struct rt_device *d, void *p)
         g->driver->MemFree((cuda_address)(uintptr_t)p);
 }
 
+static bool gpu_pin(struct rt_device *d, void *p, size_t bytes)
+{
+    struct cuda_gpu *g = d->state;
+    struct rt_error err = {0};
+    return !cuda_enter(g, &err) &&
+           g->driver->MemHostRegister(p, bytes, CUDA_PIN_PORTABLE) == CUDA_OK;
+}
+
+static void gpu_unpin(struct rt_device *d, void *p)
+{
+    struct cuda_gpu *g = d->state;
+    struct rt_error err = {0};
+    if (!cuda_enter(g, &err))
+        g->driver->MemHostUnregister(p);
+}
+
 /* ---- sensors ---- */
 
 static void sense(struct rt_device *d, struct rt_device_sensors *out)
@@ -178,6 +194,8 @@ enum rt_status cuda_gpu_open(struct cuda_gpu **out, const struct cuda_driver *dr
                                    .state = g,
                                    .alloc = gpu_alloc,
                                    .free = gpu_free,
+                                   .pin = gpu_pin,
+                                   .unpin = gpu_unpin,
                                    .sense = sense};
     cuda_stream_functions(&g->device);
     g->device.n_streams = options->n_streams;

@@ -11,6 +11,7 @@
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/driver/watchdog.h"
 #include "runtime/base/log.h"
+#include "runtime/core/pinned.h"
 
 struct gpus {
     struct cuda_driver driver;
@@ -29,6 +30,8 @@ static void close_gpus(struct rt_accelerators *a)
 {
     struct gpus *all = a->state;
     bool has_failed = false;
+    for (int k = 0; k < all->n; k++)
+        rt_pinned_end(&all->gpu[k]->device);
     cuda_watchdog_stop(all->watchdog);
     for (int k = 0; k < all->n; k++)
         has_failed |= !cuda_gpu_close(all->gpu[k]);
@@ -204,6 +207,8 @@ enum rt_status cuda_gpus_open(struct rt_accelerators *out,
         if (!all->watchdog)
             st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "the GPUs' watchdog could not be started");
     }
+    if (!st && all->n)
+        rt_pinned_begin(&all->gpu[0]->device, options->pinned_bytes);
     *out = (struct rt_accelerators){.n = all->n, .state = all, .close = close_gpus};
     for (int k = 0; k < all->n; k++)
         out->device[k] = &all->gpu[k]->device;
