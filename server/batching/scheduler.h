@@ -22,6 +22,12 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
 /* Completes all queued jobs with UNAVAILABLE, and joins the workers. */
 void srv_scheduler_free(struct srv_scheduler *s);
 
+/* Compiles the version's signatures for the batch sizes to which the batches of a GPU are padded.
+ * Called on the loader's thread, before the version is published. Fails if the version's own
+ * batching parameters are invalid, or with RT_CANCELLED. Sizes that cannot be compiled, or not
+ * within a minute, are left to the background compiler. */
+enum rt_status srv_scheduler_compile(struct srv_scheduler *s, const struct srv_version *v,
+                                     const _Atomic bool *cancelled, struct rt_error *err);
 /* Creates the model queue of a version before the version is published. Fails if the version's own
  * batching parameters are invalid. */
 enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,

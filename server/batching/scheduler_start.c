@@ -11,8 +11,10 @@
 enum {
     PATIENCE_NS = 1000000000,
     MAX_COMPILED_SIZES = 32,
+    MOST_GPU_ROWS = 1024, /* largest batch that is padded for a GPU, in rows */
     LONG_NS = 5000000, /* expected duration up to which a batch may take a GPU's last free worker */
 };
+#define COMPILE_NS INT64_C(60000000000) /* maximum time of srv_scheduler_compile */
 
 static struct srv_core_settings settings_of(const struct srv_options *o,
                                             const struct srv_batching *b)
@@ -171,28 +173,44 @@ void srv_scheduler_free(struct srv_scheduler *s)
     stop(s, true);
 }
 
+/* Sets the dimensions of the signature's inputs, except for the first. Returns NULL if some are not
+ * known, if the signature's batches are not padded, or if there is not enough memory. */
+static struct rt_shape *batch_shapes(const struct srv_batching *b, const struct srv_core_policy *p,
+                                     const struct rt_model_signature *sig)
+{
+    const bool is_padded =
+        sig->call && p->n_sizes && srv_batching_merges(b, sig->def->name, sig->rowwise);
+    struct rt_shape *shapes =
+        is_padded ? calloc((size_t)sig->def->n_inputs + 1, sizeof *shapes) : NULL;
+    bool known = shapes != NULL;
+    for (int k = 0; known && k < sig->def->n_inputs; k++) {
+        shapes[k] = sig->def->inputs[k].shape;
+        known = shapes[k].rank >= 1;
+        for (int d = 1; d < shapes[k].rank; d++)
+            known = known && shapes[k].dim[d] >= 0;
+    }
+    if (known)
+        return shapes;
+    free(shapes);
+    return NULL;
+}
+
+/* Requests the compilation of a specialisation for the allowed batch size n. */
+static void request_size(const struct rt_model_signature *sig, struct rt_shape *shapes, int64_t n)
+{
+    for (int k = 0; k < sig->def->n_inputs; k++)
+        shapes[k].dim[0] = n;
+    rt_callable_request_compilation(sig->call, shapes);
+}
+
 /* Requests the compilation of specialisations for the allowed batch sizes. Batches are padded to
  * these sizes, so the shapes are known in advance. */
 static void request_compilation(const struct srv_model_queue *l, const struct rt_model *m)
 {
     for (int i = 0; i < m->n_signatures; i++) {
-        const struct rt_model_signature *sig = &m->signatures[i];
-        const bool merges = srv_batching_merges(&l->batching, sig->def->name, sig->rowwise);
-        struct rt_shape *shapes = sig->call && merges && l->policy.n_sizes
-                                      ? calloc((size_t)sig->def->n_inputs + 1, sizeof *shapes)
-                                      : NULL;
-        bool known = shapes != NULL;
-        for (int k = 0; known && k < sig->def->n_inputs; k++) {
-            shapes[k] = sig->def->inputs[k].shape;
-            known = shapes[k].rank >= 1;
-            for (int d = 1; d < shapes[k].rank; d++)
-                known = known && shapes[k].dim[d] >= 0;
-        }
-        for (int n = 0; known && n < l->policy.n_sizes && n < MAX_COMPILED_SIZES; n++) {
-            for (int k = 0; k < sig->def->n_inputs; k++)
-                shapes[k].dim[0] = l->policy.sizes[n];
-            rt_callable_request_compilation(sig->call, shapes);
-        }
+        struct rt_shape *shapes = batch_shapes(&l->batching, &l->policy, &m->signatures[i]);
+        for (int n = 0; shapes && n < l->policy.n_sizes && n < MAX_COMPILED_SIZES; n++)
+            request_size(&m->signatures[i], shapes, l->policy.sizes[n]);
         free(shapes);
     }
 }
@@ -207,27 +225,79 @@ static int group_of(const struct srv_scheduler *s, const struct rt_device *d)
     return 0;
 }
 
+/* On a GPU, a run whose shapes are not compiled runs on the CPU, which takes many times as long.
+ * Batches are therefore padded to powers of two, as far as they may be large. */
+static void set_gpu_sizes(struct srv_core_policy *p)
+{
+    if (p->n_sizes || p->fixed)
+        return;
+    for (int64_t n = 1; n < p->max_rows && n <= MOST_GPU_ROWS; n *= 2)
+        p->sizes[p->n_sizes++] = n;
+    if (p->max_rows <= MOST_GPU_ROWS)
+        p->sizes[p->n_sizes++] = p->max_rows;
+}
+
+/* Reads the parameters with which batches of the version are made. Sets *group to the group whose
+ * workers run them. */
+static enum rt_status read_policy(struct srv_scheduler *s, const struct srv_version *v,
+                                  struct srv_batching *batching, struct srv_core_policy *policy,
+                                  int *group, struct rt_error *err)
+{
+    const struct rt_saved_model *files = v->loaded->saved_model;
+    const enum rt_status st = srv_batching_of_version(batching, &s->batching, &s->server->options,
+                                                      files ? files->dir : "", err);
+    if (st)
+        return st;
+    if (v->triton)
+        srv_triton_batching(v->triton, batching);
+    srv_batching_policy(batching, policy);
+    *group = group_of(s, rt_model_accelerator(v->loaded));
+    if (*group > 0)
+        set_gpu_sizes(policy);
+    return RT_OK;
+}
+
+enum rt_status srv_scheduler_compile(struct srv_scheduler *s, const struct srv_version *v,
+                                     const _Atomic bool *cancelled, struct rt_error *err)
+{
+    const struct rt_model *m = v->loaded;
+    const int64_t end = rt_now_ns() + COMPILE_NS;
+    struct srv_batching batching;
+    struct srv_core_policy *p = calloc(1, sizeof *p);
+    int group = 0;
+    enum rt_status st = p ? read_policy(s, v, &batching, p, &group, err)
+                          : rt_fail_memory(err, "a version's batch sizes", sizeof *p);
+    for (int i = 0; !st && group > 0 && i < m->n_signatures; i++) {
+        struct rt_shape *shapes =
+            m->signatures[i].same ? NULL : batch_shapes(&batching, p, &m->signatures[i]);
+        for (int n = 0; shapes && !st && n < p->n_sizes && rt_now_ns() < end; n++) {
+            request_size(&m->signatures[i], shapes, p->sizes[n]);
+            rt_session_compile(m->session);
+            if (cancelled && atomic_load(cancelled))
+                st = rt_fail(err, RT_CANCELLED, "it was cancelled");
+        }
+        free(shapes);
+    }
+    free(p);
+    return st;
+}
+
 enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,
                                    struct srv_model_queue **out, struct rt_error *err)
 {
-    const struct rt_saved_model *files = v->loaded->saved_model;
     struct srv_model_queue *l = calloc(1, sizeof *l);
+    int group = 0;
 
     if (!l)
         return rt_fail_memory(err, "a version's queue", sizeof *l);
-    enum rt_status st = srv_batching_of_version(&l->batching, &s->batching, &s->server->options,
-                                                files ? files->dir : "", err);
+    const enum rt_status st = read_policy(s, v, &l->batching, &l->policy, &group, err);
     if (st) {
         free(l);
         return st;
     }
-    if (v->triton)
-        srv_triton_batching(v->triton, &l->batching);
-    srv_batching_policy(&l->batching, &l->policy);
     request_compilation(l, v->loaded);
     l->scheduler = s;
     l->version = v;
-    const int group = group_of(s, rt_model_accelerator(v->loaded));
     l->pool = group > 0 ? &s->gpus : &s->cpu;
     rt_mutex_lock(&s->mu);
     srv_core_model_queue_init(l->pool, &l->core, &l->policy);

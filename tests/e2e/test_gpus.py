@@ -39,6 +39,12 @@ class GpuCase(Case):
         with open(self.path("counts"), encoding="ascii") as file:
             return {name: int(n) for name, n in (line.split() for line in file)}
 
+    def metrics(self, server):
+        """Returns the metrics page as {name with labels: value}."""
+        text = server.get("/monitoring/prometheus/metrics")[1].decode()
+        lines = [line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
+        return {name: float(value) for name, value in lines}
+
     def refused(self, *words, **settings):
         """Checks that a server that requires a GPU exits with an error message that contains all of `words`."""
         flag = settings.pop("gpus", "all")
@@ -85,6 +91,16 @@ class Answers(GpuCase):
         self.assertEqual(counts["GraphExecDestroy"], counts["GraphInstantiateWithFlags"])
         self.assertEqual(counts["bytes_in_use"], 0)
         self.assertEqual(counts["contexts_in_use"], 0)
+
+    def test_a_batch_of_any_size_runs_on_the_gpu_at_once(self):
+        images = [image for body in held_out()[0][:7] for image in json.loads(body)["instances"]]
+        name = 'slipway_gpu_regions_total{gpu="0"}'
+        with self.serve("--gpus=all", *DIGITS) as server:
+            for rows in (5, 3, 7):  # padded to 8 and 4, which are compiled while the version is loaded
+                before = self.metrics(server)[name]
+                got = server.predict("digits", images[:rows])
+                self.assertEqual(self.metrics(server)[name], before + 1, f"{rows} rows")
+                self.assertEqual(len(got), rows)
 
     def test_versions_are_swapped_under_load_and_every_byte_comes_back(self):
         self.put("digits/1", "digits/1")
@@ -256,12 +272,6 @@ class Faults(GpuCase):
 
 
 class Metrics(GpuCase):
-    def metrics(self, server):
-        """Returns the metrics page as {name with labels: value}."""
-        text = server.get("/monitoring/prometheus/metrics")[1].decode()
-        lines = [line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
-        return {name: float(value) for name, value in lines}
-
     def test_the_page_tells_what_the_gpus_hold_and_do(self):
         with self.serve("--gpus=all", "--per_process_gpu_memory_fraction=0.5", *DIGITS, DEVICES=2) as server:
             read_digits(server)
