@@ -15,8 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = ROOT / "build" / "release"
 PROGRAMS = ("slipway", "tests/op_runner", "tests/fill_weights", "tests/test_driver_contract")
 FILES = ("LICENSE", "kernels/cuda/table.c", "runtime/fusion/elementwise_steps.h", "models/digits", "tests/gpu/visit.py",
-         "tests/gpu/models", "tests/conformance/replay.py", "tests/conformance/child.py", "tests/conformance/comparing.py",
-         "tests/conformance/recorded")
+         "tests/gpu/peers.py", "tests/gpu/models", "tests/conformance/replay.py", "tests/conformance/child.py",
+         "tests/conformance/comparing.py", "tests/conformance/recorded")
 # Matches the libraries of glibc. A program must use the glibc of the machine on which the program runs.
 OF_THE_MACHINE = re.compile(r"(ld-linux.*|lib(c|m|dl|rt|pthread|resolv))\.so.*")
 MOST_BYTES = 64 << 20

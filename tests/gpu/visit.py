@@ -6,8 +6,10 @@ Parts, all of which run if none is named:
            recorded results
   models   compares each model with the CPU in float32, and measures the time per batch on the GPU and on the CPU
   server   serves models on the GPU: checks responses, swaps of versions under load, and the release of memory
+  peers    measures PyTorch on the same models (peers.py), and compares its times with those of the part `models`
 
-Needs Python 3 with numpy and, for a real GPU, the NVIDIA driver, cuBLASLt and cuDNN. Runs in a checkout after `./run
+Needs Python 3 with numpy and, for a real GPU, the NVIDIA driver, cuBLASLt and cuDNN. The part `peers` also needs torch,
+torchvision and transformers. Runs in a checkout after `./run
 build`, or in the folder that bundle.py makes. With --driver=fake, the fake driver of the tests takes the place of a GPU,
 only small models run, and nothing is timed.
 
@@ -16,6 +18,7 @@ part that a time limit has ended can therefore be run again. The last line is "N
 """
 import argparse
 import concurrent.futures
+import ctypes
 import json
 import os
 import pathlib
@@ -39,6 +42,7 @@ BATCHES = (1, 8, 32, 128)
 # limit on the difference between an output on the GPU and on the CPU, relative to the output's largest magnitude
 BOUND = {"tf32": 2e-2, "float32": 1e-3}
 PRECISIONS = tuple(BOUND)
+COMPILED = ("resnet50", "efficientnetb0", "bert")  # models that PyTorch also compiles, which takes up to a minute each
 NOT_RUN = 77  # Exit status if the build has no code for GPUs. It is automake's status for a skipped test.
 
 
@@ -97,6 +101,8 @@ class Visit:
 
 def self_test(visit):
     visit.step("self", "driver", lambda: check_driver(visit))
+    if not visit.is_fake:
+        visit.step("self", "cuDNN's description of the GPU", describe)
     for precision in ("fake",) if visit.is_fake else PRECISIONS:
         visit.step("self", f"recorded answers, {precision}", lambda p=precision: replay(visit, p))
 
@@ -104,6 +110,29 @@ def self_test(visit):
 def check_driver(visit):
     text = visit.run(BUILD / "tests" / "test_driver_contract", CMOCKA_MESSAGE_OUTPUT="TAP")
     return {"tests": len(re.findall(r"^ok ", text, re.M))}
+
+
+def describe():
+    """Returns cuDNN's description of the GPU, from which tests/unit/gpu/test_dnn_plan.c makes plans without a GPU."""
+    device_kind, handle_of, description = 38, 2701, 2702  # of cudnnBackendDescriptorType_t and ...AttributeName_t
+    handle_type, text_type = 0, 24  # of cudnnBackendAttributeType_t
+    try:
+        cudnn = ctypes.CDLL("libcudnn.so.9")
+    except OSError as error:
+        raise Failure(f"cuDNN is not on LD_LIBRARY_PATH: {error}") from error
+    handle, device, n = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int64()
+    text = ctypes.create_string_buffer(1 << 16)
+    calls = (lambda: cudnn.cudnnCreate(ctypes.byref(handle)),
+             lambda: cudnn.cudnnBackendCreateDescriptor(device_kind, ctypes.byref(device)),
+             lambda: cudnn.cudnnBackendSetAttribute(device, handle_of, handle_type, ctypes.c_int64(1), ctypes.byref(handle)),
+             lambda: cudnn.cudnnBackendFinalize(device),
+             lambda: cudnn.cudnnBackendGetAttribute(device, description, text_type, ctypes.c_int64(len(text)),
+                                                    ctypes.byref(n), text))
+    for call in calls:
+        status = call()
+        if status:
+            raise Failure(f"cuDNN: status {status}")
+    return json.loads(text.raw[:n.value].rstrip(b"\0"))
 
 
 def replay(visit, driver):
@@ -290,7 +319,37 @@ def swap_under_load(server, folder, rows, n=10):
             raise Failure(f"a request failed while versions were swapped: {error}") from error
 
 
-PARTS = {"self": self_test, "models": test_models, "server": test_server}
+# ---- peers ----
+
+def test_peers(visit):
+    for name in model_names(visit):
+        if not visit.is_fake and name != "tiny":
+            visit.step("peers", name, lambda n=name: measure_peer(n))
+            print_ratios(visit, name)
+
+
+def measure_peer(name):
+    """Returns the times of PyTorch as {"eager" or "compiled": {batch size: {"gpu" or "whole": ms}}}."""
+    command = [sys.executable, ROOT / "tests" / "gpu" / "peers.py", "--models", name]
+    if name in COMPILED:
+        command += ["--compiled", name]
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Failure("\n".join(done.stderr.strip().splitlines()[-3:]))
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    return {result["kind"]: result["ms"] for result in results}
+
+
+def print_ratios(visit, name):
+    ours = visit.results.get("models", {}).get(f"{name} GPU ms", {})
+    for kind, times in visit.results["peers"].get(name, {}).items():
+        for batch, ms in times.items():
+            if batch in ours:
+                print(f"       {name:15} batch {batch:>4}: {ours[batch]:9.3f} ms, PyTorch {kind} {ms['whole']:9.3f} ms, "
+                      f"{ms['whole'] / ours[batch]:.2f} times as long", flush=True)
+
+
+PARTS = {"self": self_test, "models": test_models, "server": test_server, "peers": test_peers}
 
 
 def main():

@@ -1,4 +1,4 @@
-/* Tests page-locked memory (runtime/core/pinned.h) on a device that only counts the locked bytes. */
+/* Tests page-locked memory (runtime/core/pinned.h) on a device that counts the locked regions. */
 #include "tests/support/test.h"
 
 #include "runtime/core/buffer.h"
