@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
-#include "runtime/core/device_memory.h"
+#include "runtime/core/device/device_memory.h"
 
 static void gpu_failed(struct rt_device *d, const char *reason, void *arg)
 {

@@ -1,8 +1,8 @@
 /* Prepares and frees the resources of an accelerator (device.h). */
 #include "runtime/core/device.h"
 
-#include "runtime/core/device_memory.h"
-#include "runtime/core/device_stream.h"
+#include "runtime/core/device/device_memory.h"
+#include "runtime/core/device/device_stream.h"
 
 bool rt_device_begin(struct rt_device *d, size_t limit)
 {

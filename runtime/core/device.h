@@ -5,8 +5,8 @@
  *
  * Work is enqueued on the accelerator's streams. A stream does its work in order, while the host
  * continues. Each stream has one block of memory for the activations of the region that uses the
- * stream. All sessions that use the accelerator share its streams (core/device_stream.h).
- * core/device_memory.h allocates, limits and counts its memory.
+ * stream. All sessions that use the accelerator share its streams (core/device/device_stream.h).
+ * core/device/device_memory.h allocates, limits and counts its memory.
  *
  * Owner: the module that defines the accelerator, which must outlive all sessions that use it.
  * Threads: the run that has taken a stream calls the functions of this stream; all other functions
@@ -75,8 +75,8 @@ struct rt_device {
     /* Returns memory of the accelerator, aligned to 64 bytes, or NULL if there is not enough. */
     void *(*alloc)(struct rt_device *d, size_t bytes);
     void (*free)(struct rt_device *d, void *p);
-    /* Locks the pages of host memory, so that they can be copied faster (core/pinned.h). Returns
-     * false if that fails. NULL if the accelerator cannot lock pages. */
+    /* Locks the pages of host memory, so that they can be copied faster (core/device/pinned.h).
+     * Returns false if that fails. NULL if the accelerator cannot lock pages. */
     bool (*pin)(struct rt_device *d, void *p, size_t bytes);
     void (*unpin)(struct rt_device *d, void *p);
     /* Copies bytes. The copy is complete when the function returns. */
@@ -129,7 +129,8 @@ struct rt_accelerator_options {
     /* Whether matmuls and convolutions keep the precision of float32. Otherwise, the accelerator
      * may round their inputs to TF32, which is faster. */
     bool full_precision;
-    size_t pinned_bytes; /* maximum number of bytes of page-locked host memory (core/pinned.h) */
+    size_t pinned_bytes; /* maximum number of bytes of page-locked host memory
+                            (core/device/pinned.h) */
     /* Time in nanoseconds after which work on an accelerator counts as a failure. The work must
      * also have taken 20 times as long as the longest work that has ended. 0 means no limit. */
     int64_t hang_ns;

@@ -1,44 +1,23 @@
 /*
- * Heap buffers and the pools that recycle them. A block is one allocation that contains the
- * buffer's header and its data. Freed blocks of any size are kept in one list per size class,
- * because page faults, not malloc, make new memory expensive. Size classes are a quarter of a power
- * of two apart, so at most a fifth of a block is unused. Unused pages are never touched.
+ * Heap buffers and the pools that recycle them. Freed blocks of any size are kept in one list per
+ * size class, because page faults, not malloc, make new memory expensive.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "runtime/base/thread.h"
+#include "runtime/core/block.h"
 #include "runtime/core/heap.h"
 #include "runtime/core/buffer.h"
 #include "runtime/core/object.h"
-#include "runtime/core/pinned.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/str.h"
-
-enum {
-    ALIGN = 64,
-    HEADER = 128, /* size of a block's header in bytes; a multiple of ALIGN */
-    N_SMALL = 4,  /* number of small size classes (64, 128, 192 and 256 bytes) */
-    MAX_EXP = 46, /* the largest size class has `2^47` bytes */
-    N_CLASSES = N_SMALL + (MAX_EXP - 8 + 1) * 4,
-};
-
-struct block {
-    struct rt_buffer b;
-    size_t capacity;
-    struct block *next; /* next block of an idle list */
-    void *base;         /* the pointer that malloc or posix_memalign returned */
-};
-_Static_assert(sizeof(struct block) <= HEADER, "header of a block");
-_Static_assert(HEADER % ALIGN == 0, "data is aligned");
-
-static void block_free(struct block *k);
 
 struct idle_list {
     struct rt_mutex mu;
     /* List of free blocks, guarded by mu. The most recently freed block comes first, because it may
      * still be in a CPU cache. */
-    struct block *first;
+    struct rt_block *first;
 };
 
 enum count_status { COUNTED, BEYOND_LIMIT, BEYOND_BUDGET };
@@ -67,7 +46,7 @@ struct rt_pool {
     /* Number of bytes taken from the budget; changed only under budget_mu. The pool reserves more
      * bytes than are in use, so that the threads of concurrent runs seldom contend for the lock. */
     atomic_size_t reserved;
-    struct idle_list list[N_CLASSES];
+    struct idle_list list[RT_BLOCK_CLASSES];
 };
 
 /* Guards the pool lists of all budgets. */
@@ -106,32 +85,6 @@ void rt_budget_give(struct rt_budget *b, size_t n)
         atomic_fetch_sub(&b->used, n);
 }
 
-/* Returns the number of bytes that a block of this capacity occupies. The pool counts all of these
- * bytes. Small blocks need extra bytes because block_new aligns them itself. */
-static size_t footprint(size_t capacity)
-{
-    return HEADER + capacity + (capacity <= N_SMALL * ALIGN ? ALIGN - 1 : 0);
-}
-
-/* Returns the size class for n bytes, and sets *capacity to the size of the class. Returns -1 if n
- * is too large. */
-static int class_of(size_t n, size_t *capacity)
-{
-    if (n <= N_SMALL * ALIGN) {
-        int k = n ? (int)((n - 1) / ALIGN) : 0;
-        *capacity = (size_t)(k + 1) * ALIGN;
-        return k;
-    }
-    int e = 63 - __builtin_clzll((unsigned long long)(n - 1));
-    if (e > MAX_EXP)
-        return -1;
-    size_t step = (size_t)1 << (e - 2);
-    /* position of the size class within its power of two, 0 to 3 */
-    size_t quarter = (n - 1) / step - 4;
-    *capacity = (quarter + 5) * step;
-    return N_SMALL + (e - 8) * 4 + (int)quarter;
-}
-
 struct rt_pool *rt_pool_new(size_t limit_bytes)
 {
     struct rt_pool *p = calloc(1, sizeof *p);
@@ -140,7 +93,7 @@ struct rt_pool *rt_pool_new(size_t limit_bytes)
     atomic_init(&p->refs, 1);
     rt_pool_set_limit(p, limit_bytes, "--run_memory_limit_bytes");
     atomic_init(&p->keep, SIZE_MAX);
-    for (int i = 0; i < N_CLASSES; i++)
+    for (int i = 0; i < RT_BLOCK_CLASSES; i++)
         rt_mutex_init(&p->list[i].mu);
     rt_mutex_init(&p->budget_mu);
     return p;
@@ -317,17 +270,17 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
     /* Frees the largest size classes first, because a few calls of free() then release most
      * bytes. */
     size_t n_freed = 0;
-    for (int i = N_CLASSES - 1; i >= 0 && atomic_load(&p->idle) > keep_bytes; i--) {
+    for (int i = RT_BLOCK_CLASSES - 1; i >= 0 && atomic_load(&p->idle) > keep_bytes; i--) {
         for (;;) {
             rt_mutex_lock(&p->list[i].mu);
-            struct block *k = atomic_load(&p->idle) > keep_bytes ? p->list[i].first : NULL;
+            struct rt_block *k = atomic_load(&p->idle) > keep_bytes ? p->list[i].first : NULL;
             if (k)
                 p->list[i].first = k->next;
             rt_mutex_unlock(&p->list[i].mu);
             if (!k)
                 break;
-            atomic_fetch_sub(&p->idle, footprint(k->capacity));
-            block_free(k);
+            atomic_fetch_sub(&p->idle, rt_block_footprint(k->capacity));
+            rt_block_free(k);
             n_freed++;
         }
     }
@@ -348,7 +301,7 @@ void rt_pool_unref(struct rt_pool *p)
     end_sharing(p);
     rt_pool_trim(p, 0);
     release_reserve(p, 0);
-    for (int i = 0; i < N_CLASSES; i++)
+    for (int i = 0; i < RT_BLOCK_CLASSES; i++)
         rt_mutex_clear(&p->list[i].mu);
     rt_mutex_clear(&p->budget_mu);
     free(p);
@@ -465,22 +418,22 @@ static bool pool_count(struct rt_pool *p, size_t capacity, size_t bytes, struct 
     return true;
 }
 
-static struct block *pool_take(struct rt_pool *p, int class)
+static struct rt_block *pool_take(struct rt_pool *p, int class)
 {
     struct idle_list *l = &p->list[class];
     rt_mutex_lock(&l->mu);
-    struct block *k = l->first;
+    struct rt_block *k = l->first;
     if (k)
         l->first = k->next;
     rt_mutex_unlock(&l->mu);
     if (k)
-        atomic_fetch_sub(&p->idle, footprint(k->capacity));
+        atomic_fetch_sub(&p->idle, rt_block_footprint(k->capacity));
     return k;
 }
 
-static void pool_give(struct rt_pool *p, struct block *k)
+static void pool_give(struct rt_pool *p, struct rt_block *k)
 {
-    const size_t size = footprint(k->capacity);
+    const size_t size = rt_block_footprint(k->capacity);
     discount(p, size);
     size_t idle = atomic_fetch_add(&p->idle, size) + size;
     size_t peak = atomic_load_explicit(&p->peak, memory_order_relaxed);
@@ -488,42 +441,16 @@ static void pool_give(struct rt_pool *p, struct block *k)
     most = peak > most ? peak : most;
     if (idle / 2 > most || idle > atomic_load_explicit(&p->keep, memory_order_relaxed)) {
         atomic_fetch_sub(&p->idle, size);
-        block_free(k);
+        rt_block_free(k);
     } else {
         size_t ignored;
-        struct idle_list *l = &p->list[class_of(k->capacity, &ignored)];
+        struct idle_list *l = &p->list[rt_block_class(k->capacity, &ignored)];
         rt_mutex_lock(&l->mu);
         k->next = l->first;
         l->first = k;
         rt_mutex_unlock(&l->mu);
     }
     rt_pool_unref(p);
-}
-
-/* Allocates a block. A small block comes from malloc and is aligned here, because posix_memalign
- * does not use malloc's free lists for small sizes. */
-static struct block *block_new(size_t capacity)
-{
-    void *base = NULL;
-    struct block *k;
-    if (capacity <= N_SMALL * ALIGN)
-        base = malloc(footprint(capacity));
-    else if (capacity >= RT_PINNED_LEAST && (base = rt_pinned_alloc(footprint(capacity))))
-        ;
-    else if (posix_memalign(&base, ALIGN, footprint(capacity)))
-        base = NULL;
-    if (!base)
-        return NULL;
-    k = (struct block *)(((uintptr_t)base + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1));
-    k->base = base;
-    return k;
-}
-
-/* Frees the memory of a block. */
-static void block_free(struct block *k)
-{
-    if (k->capacity < RT_PINNED_LEAST || !rt_pinned_free(k->base))
-        free(k->base);
 }
 
 /* Frees idle blocks until the sum of in_use and the idle bytes is within the limit. */
@@ -563,37 +490,37 @@ struct rt_buffer *rt_buffer_new_checked(struct rt_pool *pool, enum rt_dtype dtyp
                                         const struct rt_check *check, struct rt_error *err)
 {
     size_t capacity;
-    int class = class_of(bytes, &capacity);
-    struct block *k = NULL;
+    int class = rt_block_class(bytes, &capacity);
+    struct rt_block *k = NULL;
 
     if (class < 0) {
         rt_fail_memory(err, "a tensor", bytes);
         return NULL;
     }
     if (pool) {
-        if (!pool_count(pool, footprint(capacity), bytes, err))
+        if (!pool_count(pool, rt_block_footprint(capacity), bytes, err))
             return NULL;
         k = pool_take(pool, class);
     } else {
-        capacity = (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+        capacity = (bytes + RT_BLOCK_ALIGN - 1) & ~(size_t)(RT_BLOCK_ALIGN - 1);
     }
     if (!k && pool)
         trim_to_limit(pool);
     if (!k)
-        k = block_new(capacity);
+        k = rt_block_new(capacity);
     if (!k && pool) {
         rt_pool_trim(pool, 0);
-        k = block_new(capacity);
+        k = rt_block_new(capacity);
     }
     if (!k) {
         if (pool)
-            discount(pool, footprint(capacity));
+            discount(pool, rt_block_footprint(capacity));
         rt_fail_memory(err, "a tensor", bytes);
         return NULL;
     }
     if (pool)
         atomic_fetch_add_explicit(&pool->refs, 1, memory_order_relaxed);
-    void *data = (char *)k + HEADER;
+    void *data = (char *)k + RT_BLOCK_HEADER;
     k->b = (struct rt_buffer){0};
     k->capacity = capacity;
     k->b.kind = RT_BUF_HEAP;
@@ -743,7 +670,7 @@ enum rt_status rt_text_move(struct rt_text *t, struct rt_pool *to, size_t credit
 
 size_t rt_buffer_counted_bytes(const struct rt_buffer *b)
 {
-    return footprint(((const struct block *)b)->capacity);
+    return rt_block_footprint(((const struct rt_block *)b)->capacity);
 }
 
 struct rt_buffer *rt_buffer_foreign(void *data, size_t bytes, void *owner,
@@ -805,8 +732,8 @@ void rt_buffer_unref(struct rt_buffer *b)
             b->release(b);
         free(b);
     } else if ((pool = atomic_load_explicit(&b->pool, memory_order_relaxed))) {
-        pool_give(pool, (struct block *)b);
+        pool_give(pool, (struct rt_block *)b);
     } else {
-        block_free((struct block *)b);
+        rt_block_free((struct rt_block *)b);
     }
 }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/core/device_stream.h"
-#include "runtime/core/device_tensor.h"
+#include "runtime/core/device/device_stream.h"
+#include "runtime/core/device/device_tensor.h"
 #include "runtime/exec/executor.h"
 #include "runtime/exec/trace.h"
 #include "runtime/select/prepared.h"

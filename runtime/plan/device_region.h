@@ -4,9 +4,9 @@
  * (core/device.h). They are valid for one run of the region. At the start of a run, the values that
  * the region reads from outside are copied into the block. At the end, each value that is needed
  * outside is copied to the host, to a separate tensor in the accelerator's memory
- * (core/device_tensor.h), or to both. A tensor that is only in the accelerator's memory is copied
- * to the host when the host needs its bytes. A later region reads the tensor on the accelerator.
- * The run enqueues all copies and kernels and then waits once.
+ * (core/device/device_tensor.h), or to both. A tensor that is only in the accelerator's memory is
+ * copied to the host when the host needs its bytes. A later region reads the tensor on the
+ * accelerator. The run enqueues all copies and kernels and then waits once.
  *
  * Owner: the specialisation. Threads: a region is immutable, except for `bound`. Element k of
  * `bound` is used only by the run that has taken stream k.
@@ -14,7 +14,7 @@
 #ifndef RT_DEVICE_REGION_H
 #define RT_DEVICE_REGION_H
 
-#include "runtime/core/device_memory.h"
+#include "runtime/core/device/device_memory.h"
 
 struct rt_extent;
 struct rt_prepared;

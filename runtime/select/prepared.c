@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/core/device_memory.h"
+#include "runtime/core/device/device_memory.h"
 #include "runtime/core/op.h"
 #include "runtime/exec/context.h"
 #include "runtime/select/benchmark.h"

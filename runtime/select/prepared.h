@@ -10,7 +10,7 @@
 #ifndef RT_PREPARED_H
 #define RT_PREPARED_H
 
-#include "runtime/core/device_memory.h"
+#include "runtime/core/device/device_memory.h"
 #include "runtime/core/kernel.h"
 #include "runtime/plan/plan.h"
 

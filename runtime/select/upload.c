@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/core/device_memory.h"
+#include "runtime/core/device/device_memory.h"
 #include "runtime/session/session_internal.h"
 
 struct sink {

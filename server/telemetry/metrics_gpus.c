@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "runtime/core/device_memory.h"
+#include "runtime/core/device/device_memory.h"
 #include "server/telemetry/metrics_text.h"
 
 /* The state of a GPU. The state is read once per metrics page, so that all metrics of the page

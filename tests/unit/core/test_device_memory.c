@@ -1,11 +1,12 @@
 /*
- * Tests the accounts and the cache of an accelerator's memory (runtime/core/device_memory.h), and
- * the tensors in this memory (runtime/core/device_tensor.h).
+ * Tests the accounts and the cache of an accelerator's memory
+ * (runtime/core/device/device_memory.h), and the tensors in this memory
+ * (runtime/core/device/device_tensor.h).
  */
 #include "tests/support/test.h"
 
-#include "runtime/core/device_memory.h"
-#include "runtime/core/device_tensor.h"
+#include "runtime/core/device/device_memory.h"
+#include "runtime/core/device/device_tensor.h"
 #include "tests/support/test_device.h"
 
 enum { MIB = 1 << 20 };

@@ -1,8 +1,9 @@
-/* Tests page-locked memory (runtime/core/pinned.h) on a device that counts the locked regions. */
+/* Tests page-locked memory (runtime/core/device/pinned.h) on a device that counts the locked
+ * regions. */
 #include "tests/support/test.h"
 
 #include "runtime/core/buffer.h"
-#include "runtime/core/pinned.h"
+#include "runtime/core/device/pinned.h"
 #include "runtime/core/pool.h"
 
 enum { MIB = 1 << 20 };

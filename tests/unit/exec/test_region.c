@@ -9,7 +9,7 @@
 
 #include "kernels/kernels.h"
 #include "runtime/base/clock.h"
-#include "runtime/core/device_stream.h"
+#include "runtime/core/device/device_stream.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/graph_session.h"
 #include "tests/support/test_device.h"

@@ -1,4 +1,4 @@
-#include "runtime/core/pinned.h"
+#include "runtime/core/device/pinned.h"
 
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
 /* Implements the streams of an accelerator (device_stream.h). */
-#include "runtime/core/device_stream.h"
+#include "runtime/core/device/device_stream.h"
 
 #include <stdlib.h>
 
 #include "runtime/base/clock.h"
 #include "runtime/base/thread.h"
-#include "runtime/core/device_memory.h"
+#include "runtime/core/device/device_memory.h"
 
 /* interval, in nanoseconds, at which a run that waits for a stream calls its check */
 #define CHECK_NS (10 * INT64_C(1000000))

@@ -1,9 +1,9 @@
 /* Implements tensors in the memory of an accelerator (device_tensor.h). */
-#include "runtime/core/device_tensor.h"
+#include "runtime/core/device/device_tensor.h"
 
 #include <stdlib.h>
 
-#include "runtime/core/device_memory.h"
+#include "runtime/core/device/device_memory.h"
 
 struct owner {
     struct rt_device_memory memory;

@@ -1,5 +1,5 @@
 /* Implements the accounts and the cache of an accelerator's memory (device_memory.h). */
-#include "runtime/core/device_memory.h"
+#include "runtime/core/device/device_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
