@@ -58,6 +58,12 @@ static const struct {
      "N=2 sparse_types=[int64,int64] dense_types=[int64,int64]", "dense_types"},
     {"SparseCrossHashed", "i i i i i i i i i b i",
      "N=2 sparse_types=[int64,int64] dense_types=[int64,int64]", "dense_types"},
+    {"RaggedCross", "i i i i i i i i i i i i",
+     "Nsparse=2 input_order='SSRRDD' hashed_output=true num_buckets=5 hash_key=1 "
+     "ragged_values_types=[int64,int64] dense_types=[int64,int64] "
+     "sparse_values_types=[int64,int64] ragged_splits_types=[int64,int64] "
+     "out_values_type=int64 out_row_splits_type=int64",
+     "dense_types num_buckets hash_key"},
     {"RaggedTensorToTensor", "i f f i i",
      "T=float Tindex=int64 Tshape=int64 num_row_partition_tensors=2 "
      "row_partition_types=['FIRST_DIM_SIZE','ROW_SPLITS']",
