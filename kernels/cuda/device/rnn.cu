@@ -7,9 +7,10 @@ enum {
     ROWS = KC_RNN_ROWS,
     GATES = KC_RNN_MOST_GATES,
     UNITS = KC_RNN_UNITS,
-    COLUMNS = GATES * UNITS, /* number of sums that a block computes for each row */
-    SLICES = 256 / COLUMNS,  /* number of threads that share a sum */
-    CHUNK = 256,             /* number of units whose state is in shared memory at a time */
+    COLUMNS = GATES * UNITS,    /* number of sums that a block computes for each row */
+    THREADS = 256,              /* number of threads of a block */
+    SLICES = THREADS / COLUMNS, /* number of threads that share a sum */
+    CHUNK = 256,                /* number of units whose state is in shared memory at a time */
 };
 
 KC_DEVICE float limited(float x)
@@ -73,28 +74,35 @@ KC_DEVICE void finish(const struct kc_rnn *a, int64_t row, int64_t u, const floa
         KC_ADDRESS(a->y)[row * a->y_row + u] = state;
 }
 
-/* Copies the state of n_rows rows and n units to `to`, transposed. Writes 0 for other rows. */
-KC_DEVICE void stage_state(const struct kc_rnn *a, float *to, int64_t first, int n_rows,
-                           int64_t from, int n)
+/* Reads this thread's part of the state of n_rows rows and n units, of which unit `from` is the
+ * first. Returns 0 for others. */
+KC_DEVICE void read_state(const struct kc_rnn *a, int64_t first, int n_rows, int64_t from, int n,
+                          float x[ROWS * CHUNK / THREADS])
 {
-    for (int i = KC_THREAD; i < ROWS * n; i += KC_BLOCK_THREADS) {
-        const int row = i % ROWS, k = i / ROWS;
-        to[i] = row < n_rows ? KC_ADDRESS(a->h)[(first + row) * a->h_row + from + k] : 0;
+    for (int i = 0; i < ROWS * CHUNK / THREADS; i++) {
+        const int row = KC_THREAD % ROWS, k = (KC_THREAD + i * THREADS) / ROWS;
+        x[i] = row < n_rows && k < n ? KC_ADDRESS(a->h)[(first + row) * a->h_row + from + k] : 0;
     }
 }
 
-/* Adds the products of every SLICES-th of n states with their weights, which begin at `w`. */
-KC_DEVICE void add_products(const struct kc_rnn *a, const float *w, const float *state, int slice,
-                            int n, float sum[ROWS])
+/* Reads every SLICES-th of n weights, which begin at `w`. Returns 0 for others. */
+KC_DEVICE void read_weights(const struct kc_rnn *a, const float *w, int slice, int n,
+                            float x[CHUNK / SLICES])
 {
-    for (int k = slice; k < n; k += SLICES) {
-        const float weight = w[k * a->r_row];
-        for (int i = 0; i < ROWS; i += 4) {
-            const struct kc_vector h = kc_load(state + k * ROWS + i, 4);
+    for (int i = 0; i < CHUNK / SLICES; i++)
+        x[i] = slice + i * SLICES < n ? w[(slice + i * SLICES) * a->r_row] : 0;
+}
+
+/* Adds the products of the weights and the states of their units, of which each has ROWS. */
+KC_DEVICE void add_products(const float weight[CHUNK / SLICES], const float *state, int slice,
+                            float sum[ROWS])
+{
+    for (int i = 0; i < CHUNK / SLICES; i++)
+        for (int r = 0; r < ROWS; r += 4) {
+            const struct kc_vector h = kc_load(state + (slice + i * SLICES) * ROWS + r, 4);
             for (int j = 0; j < 4; j++)
-                sum[i + j] += weight * h.v[j];
+                sum[r + j] += weight[i] * h.v[j];
         }
-    }
 }
 
 KC_KERNEL(kc_rnn, kc_rnn, args)
@@ -114,12 +122,18 @@ KC_KERNEL(kc_rnn, kc_rnn, args)
             sum[i] = 0;
         for (int64_t from = 0; from < args.units; from += CHUNK) {
             const int n = (int)(args.units - from < CHUNK ? args.units - from : CHUNK);
+            const int is_used = gate < args.n_gates && u < args.units;
+            const float *w =
+                KC_ADDRESS(args.r) + from * args.r_row + (is_used ? args.at[gate] + u : 0);
+            float weight[CHUNK / SLICES], h[ROWS * CHUNK / THREADS];
+            /* All loads are independent, so that a thread waits for memory once. */
+            read_weights(&args, w, slice, is_used ? n : 0, weight);
+            read_state(&args, first, n_rows, from, n, h);
             KC_BARRIER(); /* another thread may still be reading the state of the last chunk */
-            stage_state(&args, state, first, n_rows, from, n);
+            for (int i = 0; i < ROWS * CHUNK / THREADS; i++)
+                state[KC_THREAD + i * THREADS] = h[i];
             KC_BARRIER();
-            if (gate < args.n_gates && u < args.units)
-                add_products(&args, KC_ADDRESS(args.r) + from * args.r_row + args.at[gate] + u,
-                             state, slice, n, sum);
+            add_products(weight, state, slice, sum);
         }
         for (int i = 0; i < ROWS; i++)
             part[(slice * ROWS + i) * COLUMNS + column] = sum[i];
