@@ -55,12 +55,13 @@ float emulated_shuffle_xor(float value, int mask);
     void name(struct type args)
 #define KC_KERNEL_RESIDENT(name, type, args, n) KC_KERNEL(name, type, args)
 #define KC_DEVICE                               static inline
-#define KC_ALIGNED(n)                           __attribute__((aligned(n)))
-#define KC_ADDRESS(p)                           ((__typeof__(p))((intptr_t)(p) + emulated_distance))
-#define KC_BLOCK                                (emulated_thread.block)
-#define KC_N_BLOCKS                             (emulated_thread.n_blocks)
-#define KC_THREAD                               (emulated_thread.thread)
-#define KC_BLOCK_THREADS                        (emulated_thread.n_threads)
+#define KC_UNROLL
+#define KC_ALIGNED(n)    __attribute__((aligned(n)))
+#define KC_ADDRESS(p)    ((__typeof__(p))((intptr_t)(p) + emulated_distance))
+#define KC_BLOCK         (emulated_thread.block)
+#define KC_N_BLOCKS      (emulated_thread.n_blocks)
+#define KC_THREAD        (emulated_thread.thread)
+#define KC_BLOCK_THREADS (emulated_thread.n_threads)
 #define KC_SHARED(type, name, n)                                                                   \
     static const char name##_key;                                                                  \
     type *name = emulated_shared(&name##_key, (n) * sizeof(type))

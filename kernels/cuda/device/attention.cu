@@ -4,6 +4,7 @@
 #include "runtime/fusion/attention_op.h"
 
 enum {
+    THREADS = 256, /* number of threads of a block */
     ROWS = KC_ATTENTION_ROWS,
     KEYS = 64,    /* number of keys in a group */
     DEPTH = 32,   /* number of elements per query and key that are in shared memory at a time */
@@ -15,8 +16,9 @@ enum {
      * stored column by column, so that a thread reads the elements of its OWN rows at once. The
      * padding reduces conflicts of memory banks. */
     STEP = ROWS + 4,
-    STAGED = 2 * DEPTH * STEP, /* the parts of Q and K need more space than the values */
-    PER_ROW = 4,               /* number of threads that reduce one row of scores */
+    STAGED = 2 * DEPTH * STEP,     /* the parts of Q and K need more space than the values */
+    EACH = ROWS * DEPTH / THREADS, /* number of elements of Q and of K that a thread copies */
+    PER_ROW = 4,                   /* number of threads that reduce one row of scores */
 };
 
 /* The tile that a block computes. */
@@ -36,19 +38,44 @@ KC_DEVICE struct tile tile_of(const struct kc_attention *a, int64_t index)
     return t;
 }
 
-/* Copies DEPTH elements of each of ROWS vectors to `to`, column by column, beginning with element
- * h. Writes 0 for elements and vectors that do not exist. The threads of a warp copy 8 elements of
- * 4 vectors each, which lie in different memory banks. */
-KC_DEVICE void stage_vectors(float *to, const float *from, int64_t stride, int64_t first,
-                             int64_t most, int64_t h, int64_t length)
+/* The vectors of Q or K of which a block reads a part. */
+struct vectors {
+    const float *from;
+    int64_t stride;      /* distance between two vectors */
+    int64_t first, most; /* index of the first vector of the part, and number of all vectors */
+};
+
+/* Returns the place of element k of this thread's part of a matrix of ROWS vectors. The threads of
+ * a warp have 8 elements of 4 vectors each, which lie in different memory banks. */
+KC_DEVICE int place_of(int k, int *row, int *column)
 {
-    for (int i = KC_THREAD; i < ROWS * DEPTH; i += KC_BLOCK_THREADS) {
-        const int part = i / KC_WARP, lane = i % KC_WARP;
-        const int column = part % (DEPTH / 8) * 8 + lane % 8;
-        const int row = part / (DEPTH / 8) * 4 + lane / 8;
-        to[column * STEP + row] = first + row < most && h + column < length
-                                      ? from[(first + row) * stride + h + column]
-                                      : 0;
+    const int part = k * (THREADS / KC_WARP) + KC_THREAD / KC_WARP, lane = KC_THREAD % KC_WARP;
+    *column = part % (DEPTH / 8) * 8 + lane % 8;
+    *row = part / (DEPTH / 8) * 4 + lane / 8;
+    return *column * STEP + *row;
+}
+
+/* Reads this thread's part of DEPTH elements of each of ROWS vectors, beginning with element h.
+ * Returns 0 for elements and vectors that do not exist. All of a thread's loads are independent, so
+ * that it waits for memory once. */
+KC_DEVICE void read_vectors(const struct vectors *v, int64_t h, int64_t length, float x[EACH])
+{
+    for (int k = 0; k < EACH; k++) {
+        int row, column;
+        place_of(k, &row, &column);
+        x[k] = v->first + row < v->most && h + column < length
+                   ? v->from[(v->first + row) * v->stride + h + column]
+                   : 0;
+    }
+}
+
+/* Writes what read_vectors has read to shared memory, column by column. */
+KC_DEVICE void stage_vectors(float *to, const float x[EACH])
+{
+    for (int k = 0; k < EACH; k++) {
+        int row, column;
+        const int at = place_of(k, &row, &column);
+        to[at] = x[k];
     }
 }
 
@@ -99,17 +126,21 @@ KC_DEVICE void compute_scores(const struct kc_attention *a, const struct tile *t
                               float *stage, float *score)
 {
     const int row = KC_THREAD / ACROSS * OWN, column = KC_THREAD % ACROSS * OWN;
-    const float *q = KC_ADDRESS(a->q) + t->batch * a->q_at.batch + t->head * a->q_at.head;
-    const float *k = KC_ADDRESS(a->k) + t->batch * a->k_at.batch + t->head * a->k_at.head;
-    float *keys = stage + DEPTH * STEP;
+    const struct vectors q = {KC_ADDRESS(a->q) + t->batch * a->q_at.batch + t->head * a->q_at.head,
+                              a->q_at.row, t->row, a->rows};
+    const struct vectors k = {KC_ADDRESS(a->k) + t->batch * a->k_at.batch + t->head * a->k_at.head,
+                              a->k_at.row, first, a->keys};
+    float *keys = stage + DEPTH * STEP, q_part[EACH], k_part[EACH];
     struct kc_vector sum[OWN]; /* for each of the thread's keys, the scores of its rows */
     for (int j = 0; j < OWN; j++)
         for (int i = 0; i < OWN; i++)
             sum[j].v[i] = 0;
     for (int64_t h = 0; h < a->h; h += DEPTH) {
+        read_vectors(&q, h, a->h, q_part);
+        read_vectors(&k, h, a->h, k_part);
         KC_BARRIER();
-        stage_vectors(stage, q, a->q_at.row, t->row, a->rows, h, a->h);
-        stage_vectors(keys, k, a->k_at.row, first, a->keys, h, a->h);
+        stage_vectors(stage, q_part);
+        stage_vectors(keys, k_part);
         KC_BARRIER();
         for (int c = 0; c < DEPTH; c++) {
             const struct kc_vector x = kc_load(stage + c * STEP + row, OWN);
@@ -164,15 +195,20 @@ KC_DEVICE void add_context(const struct kc_attention *a, const struct tile *t, i
 {
     const int row = KC_THREAD / ACROSS * OWN, column = KC_THREAD % ACROSS * OWN;
     const float *v = KC_ADDRESS(a->v) + t->batch * a->v_at.batch + t->head * a->v_at.head;
+    KC_UNROLL
     for (int p = 0; p < PARTS; p++) {
         const int64_t from = t->column + p * COLUMNS;
         if (from >= a->d)
             continue;
-        KC_BARRIER();
-        for (int i = KC_THREAD; i < n * COLUMNS; i += KC_BLOCK_THREADS) {
-            const int64_t at = from + i % COLUMNS;
-            stage[i] = at < a->d ? v[(first + i / COLUMNS) * a->v_at.row + at] : 0;
+        float part[KEYS * COLUMNS / THREADS];
+        for (int k = 0; k < KEYS * COLUMNS / THREADS; k++) {
+            const int c = (KC_THREAD + k * THREADS) / COLUMNS;
+            const int64_t at = from + KC_THREAD % COLUMNS;
+            part[k] = c < n && at < a->d ? v[(first + c) * a->v_at.row + at] : 0;
         }
+        KC_BARRIER();
+        for (int k = 0; k < KEYS * COLUMNS / THREADS; k++)
+            stage[KC_THREAD + k * THREADS] = part[k];
         KC_BARRIER();
         for (int i = 0; i < OWN; i++)
             for (int j = 0; j < OWN; j++)
@@ -187,7 +223,7 @@ KC_DEVICE void add_context(const struct kc_attention *a, const struct tile *t, i
     }
 }
 
-KC_KERNEL(kc_attention, kc_attention, args)
+KC_KERNEL_RESIDENT(kc_attention, kc_attention, args, 2)
 {
     KC_SHARED(struct kc_vector, stage_vector, STAGED / 4);
     KC_SHARED(struct kc_vector, score_vector, KEYS * STEP / 4);

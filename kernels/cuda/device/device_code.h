@@ -28,6 +28,9 @@
 #define KC_BLOCK_THREADS ((int)blockDim.x)
 /* Defines `name`, an array of n elements that the threads of a block share. */
 #define KC_SHARED(type, name, n) __shared__ type name[n]
+/* Stands before a loop that must be unrolled, because arrays whose index varies at run time are
+ * slow. */
+#define KC_UNROLL _Pragma("unroll")
 /* Stands before the name of a struct whose addresses are multiples of n bytes. */
 #define KC_ALIGNED(n) __align__(n)
 /* Waits until all threads of the block have reached the barrier. */
