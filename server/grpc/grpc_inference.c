@@ -235,8 +235,9 @@ static void end_inference(struct srv_call *c, enum rt_status st, const struct rt
                         job->version ? rt_span_str(job->version->model) : c->model,
                         (enum srv_api)c->method->endpoint->stream_api, st,
                         job->version ? rt_now_ns() - job->received_ns : 0);
-    srv_call_trace_inference(c, st);
     respond(c, st, err);
+    /* The first response contains the span, so the span of the next inference begins after it. */
+    srv_call_trace_inference(c, st);
     srv_stream_clear_job(c);
     c->model = rt_span_of(NULL, 0); /* the name is in the arena, which will be reset */
 }

@@ -267,6 +267,8 @@ class Export(ExportCase):
         for root, phases in got:
             self.assertEqual((root.parent_span_id.hex(), root.trace_state), (SPAN, "a=1"))
             self.assertEqual(set(phases), {"receive", "decode", "queue", "run", "encode", "batch"})
+        first = min((root for root, _ in got), key=lambda root: root.start_time_unix_nano)
+        self.assertEqual(dict(call.initial_metadata())["traceparent"], f"00-{TRACE}-{first.span_id.hex()}-01")
 
     def test_what_a_request_to_the_collector_contains(self):
         collector = self.collector()
