@@ -301,14 +301,15 @@ static enum rt_status take_quota(struct srv_call *c)
 
     if (!c->server->quota)
         return RT_OK;
-    grpc_auth_context *auth = strcmp(by, "tls") == 0 ? grpc_call_auth_context(c->call) : NULL;
+    const bool is_tls = strcmp(by, "tls") == 0;
+    grpc_auth_context *auth = is_tls ? grpc_call_auth_context(c->call) : NULL;
     if (auth) {
         grpc_auth_property_iterator at =
             grpc_auth_context_find_properties_by_name(auth, GRPC_X509_CN_PROPERTY_NAME);
         const grpc_auth_property *p = grpc_auth_property_iterator_next(&at);
         if (p)
             client = rt_span_of(p->value, p->value_length);
-    } else {
+    } else if (!is_tls) {
         client = srv_call_metadata(c, by);
     }
     const enum srv_quota_answer a =

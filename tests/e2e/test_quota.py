@@ -158,6 +158,12 @@ class Quota(unittest.TestCase):
         stubs["two"].ModelInfer(self.request(), timeout=WAIT)
         self.refused(stubs["two"].ModelInfer, self.request())
 
+    def test_metadata_is_no_certificate(self):
+        self.serve("--quota_client=tls", SLOW_RATE)
+        stub = self.channel()
+        stub.ModelInfer(self.request(), timeout=WAIT, metadata=(("tls", "a"),))
+        self.refused(stub.ModelInfer, self.request(), metadata=(("tls", "b"),))
+
 
 class Priority(test_oip.Client):
     @classmethod
