@@ -336,13 +336,15 @@ static struct srv_core_bucket *choose(const struct srv_core *c,
  * too early for the fastest recorded run already when it was queued therefore runs, and corrects
  * the record if it is faster. Otherwise its run is cancelled at its deadline. For each dropped job,
  * reduces the recorded duration by 10 %. A bucket whose recorded duration is too long would
- * otherwise drop its jobs forever.
+ * otherwise drop its jobs forever. With max_queued_ns, a deadline may be only the end of the time
+ * for which the job may be queued, so a run may end after it.
  */
 static bool misses_deadline(struct srv_core_bucket *b, const struct srv_core_job *j, int64_t now)
 {
     if (j->deadline_ns <= now)
         return true;
-    if (b->model_queue->policy->fixed || b->is_uneven || b->cost.runs < ENOUGH_RUNS ||
+    const struct srv_core_policy *p = b->model_queue->policy;
+    if (p->fixed || p->max_queued_ns || b->is_uneven || b->cost.runs < ENOUGH_RUNS ||
         (double)(j->deadline_ns - now) >= b->cost.fastest ||
         (double)(j->deadline_ns - j->queued_ns) < b->cost.fastest)
         return false;

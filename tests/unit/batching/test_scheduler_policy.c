@@ -106,6 +106,18 @@ static void a_job_is_queued_for_a_limited_time(void **state)
     assert_int_equal(at(&w, srv_core_expired(&w.core, 51)), 0);
 }
 
+static void a_run_may_end_after_the_time_in_the_queue(void **state)
+{
+    (void)state;
+    struct world w;
+    begin(&w, usual());
+    w.policy.max_queued_ns = 1200;
+    for (int i = 0; i < 5; i++)
+        srv_cost_learn(&w.bucket[0].cost, 1, 1000);
+    put(&w, 0, 1, RT_NEVER, 1);
+    assert_int_equal(next_rows(&w, 700), 1);
+}
+
 static void a_policy_has_its_own_default_level(void **state)
 {
     (void)state;
@@ -129,6 +141,7 @@ int main(void)
         cmocka_unit_test(a_model_queue_runs_as_many_batches_as_it_may),
         cmocka_unit_test(a_model_queue_holds_as_many_jobs_as_it_may),
         cmocka_unit_test(a_job_is_queued_for_a_limited_time),
+        cmocka_unit_test(a_run_may_end_after_the_time_in_the_queue),
         cmocka_unit_test(a_policy_has_its_own_default_level),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
