@@ -1,10 +1,11 @@
 #include "runtime/core/device/pinned.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "runtime/base/thread.h"
 
-enum { PAGE = 4096 };
+enum { PAGE = 4096, WAIT_US = 1000 };
 
 struct region {
     void *base;
@@ -18,6 +19,10 @@ static _Atomic(struct rt_device *) device; /* written under mu */
 static atomic_size_t n_regions;            /* written under mu */
 static struct region *regions;             /* guarded by mu, most recently freed first */
 static size_t most_bytes, n_bytes;         /* guarded by mu */
+/* Number of threads that call the driver to lock or unlock pages, guarded by mu. The driver takes
+ * milliseconds for large regions, and forever if the accelerator hangs, so no thread calls it under
+ * mu. */
+static int n_calling;
 
 static struct region **find(const void *base)
 {
@@ -71,24 +76,36 @@ static void *take_idle(size_t n)
     return NULL;
 }
 
-/* Destroys unused regions until n more bytes are within the limit. Returns false if too many bytes
- * are in use. */
-static bool make_room(struct rt_device *d, size_t n)
+/* Takes unused regions out of the list until n more bytes are within the limit, and adds them to
+ * *gone. Returns false if too many bytes are in use. */
+static bool make_room(size_t n, struct region **gone)
 {
     if (n > most_bytes)
         return false;
     for (struct region **at = &regions; *at && n_bytes > most_bytes - n;)
-        if ((*at)->is_used)
+        if ((*at)->is_used) {
             at = &(*at)->next;
-        else
-            destroy(d, take_out(at));
+        } else {
+            struct region *r = take_out(at);
+            r->next = *gone;
+            *gone = r;
+        }
     return n_bytes <= most_bytes - n;
 }
 
-/* Makes a region. It is in the list while its pages are locked, so that its bytes are counted. */
-static struct region *make(struct rt_device *d, size_t n)
+static void destroy_all(struct rt_device *d, struct region *gone)
 {
-    struct region *r = make_room(d, n) ? calloc(1, sizeof *r) : NULL;
+    for (struct region *next; gone; gone = next) {
+        next = gone->next;
+        destroy(d, gone);
+    }
+}
+
+/* Adds a region of n bytes to the list, where its bytes are counted. Its pages are not yet
+ * locked. */
+static struct region *add(size_t n)
+{
+    struct region *r = calloc(1, sizeof *r);
     if (!r)
         return NULL;
     if (posix_memalign(&r->base, PAGE, n)) {
@@ -98,10 +115,30 @@ static struct region *make(struct rt_device *d, size_t n)
     r->bytes = n;
     r->is_used = true;
     insert(r);
-    r->is_pinned = d->pin(d, r->base, n);
-    if (r->is_pinned)
-        return r;
-    destroy(d, take_out(find(r->base)));
+    return r;
+}
+
+/* Makes a region. Releases mu while it calls the driver. rt_pinned_end waits for the calls. */
+static void *make(struct rt_device *d, size_t n) RT_REQUIRES(mu)
+{
+    struct region *gone = NULL, *r = make_room(n, &gone) ? add(n) : NULL;
+    bool is_pinned = false;
+
+    if (!r && !gone)
+        return NULL;
+    n_calling++;
+    rt_mutex_unlock(&mu);
+    destroy_all(d, gone);
+    if (r)
+        is_pinned = d->pin(d, r->base, n);
+    rt_mutex_lock(&mu);
+    n_calling--;
+    if (is_pinned) {
+        r->is_pinned = true;
+        return r->base;
+    }
+    if (r)
+        destroy(NULL, take_out(find(r->base)));
     return NULL;
 }
 
@@ -119,7 +156,12 @@ void rt_pinned_end(struct rt_device *d)
 {
     rt_mutex_lock(&mu);
     if (atomic_load(&device) == d) {
-        atomic_store(&device, NULL);
+        atomic_store(&device, NULL); /* no new calls begin */
+        while (n_calling && !atomic_load(&d->has_failed)) {
+            rt_mutex_unlock(&mu);
+            usleep(WAIT_US);
+            rt_mutex_lock(&mu);
+        }
         for (struct region **at = &regions; *at;) {
             if ((*at)->is_used) {
                 unpin(d, *at);
@@ -142,9 +184,8 @@ void *rt_pinned_alloc(size_t n)
     struct rt_device *d = atomic_load(&device);
     if (d && !atomic_load(&d->has_failed)) {
         base = take_idle(n);
-        struct region *r = base ? NULL : make(d, n);
-        if (r)
-            base = r->base;
+        if (!base)
+            base = make(d, n);
     }
     rt_mutex_unlock(&mu);
     return base;

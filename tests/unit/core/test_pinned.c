@@ -2,19 +2,29 @@
  * regions. */
 #include "tests/support/test.h"
 
+#include <unistd.h>
+
+#include "runtime/base/thread.h"
 #include "runtime/core/buffer.h"
 #include "runtime/core/device/pinned.h"
 #include "runtime/core/pool.h"
 
 enum { MIB = 1 << 20 };
 
-static int n_pins, n_unpins;
+static atomic_int n_pins, n_unpins;
 static bool fails;
+/* time in milliseconds after which `pin` returns, unless `may_return` is set before */
+static atomic_int pin_ms;
+static atomic_bool is_pinning, may_return;
 
 static bool pin(struct rt_device *d, void *p, size_t bytes)
 {
     (void)d, (void)bytes;
     assert_int_equal((uintptr_t)p % 4096, 0);
+    atomic_store(&is_pinning, true);
+    for (int ms = 0; ms < atomic_load(&pin_ms) && !atomic_load(&may_return); ms++)
+        usleep(1000);
+    atomic_store(&is_pinning, false);
     n_pins += !fails;
     return !fails;
 }
@@ -32,6 +42,8 @@ static int begin(void **state)
     (void)state;
     n_pins = n_unpins = 0;
     fails = false;
+    pin_ms = 0;
+    is_pinning = may_return = false;
     atomic_store(&device.has_failed, false);
     rt_pinned_begin(&device, 8 * MIB);
     return 0;
@@ -106,6 +118,52 @@ static void a_device_that_has_failed_is_not_called(void **state)
     assert_int_equal(n_unpins, 0);
 }
 
+static void *alloc_region(void *arg)
+{
+    (void)arg;
+    return rt_pinned_alloc(2 * MIB);
+}
+
+/* Starts a thread that allocates a region, and waits until the device locks its pages. */
+static pthread_t begin_to_pin(int ms)
+{
+    pthread_t thread;
+    atomic_store(&pin_ms, ms);
+    assert_int_equal(rt_thread_start(&thread, "pin", alloc_region, NULL), 0);
+    while (!atomic_load(&is_pinning))
+        usleep(100);
+    return thread;
+}
+
+static void no_thread_waits_while_another_locks_pages(void **state)
+{
+    (void)state;
+    void *a = rt_pinned_alloc(MIB), *b;
+    pthread_t thread = begin_to_pin(20000);
+    assert_true(rt_pinned_free(a));
+    assert_ptr_equal(rt_pinned_alloc(MIB), a);
+    assert_null(rt_pinned_alloc(6 * MIB)); /* the region that is being made counts */
+    assert_true(atomic_load(&is_pinning));
+    atomic_store(&may_return, true);
+    assert_int_equal(pthread_join(thread, &b), 0);
+    assert_non_null(b);
+    assert_true(rt_pinned_free(a));
+    assert_true(rt_pinned_free(b));
+    assert_int_equal(n_pins, 2);
+}
+
+static void the_end_waits_until_pages_are_locked(void **state)
+{
+    (void)state;
+    void *a;
+    pthread_t thread = begin_to_pin(50);
+    rt_pinned_end(&device);
+    assert_int_equal(n_unpins, 1);
+    assert_int_equal(pthread_join(thread, &a), 0);
+    assert_true(rt_pinned_free(a));
+    assert_int_equal(n_unpins, 1);
+}
+
 static void pages_that_cannot_be_locked_are_left_to_malloc(void **state)
 {
     (void)state;
@@ -144,6 +202,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(memory_of_others_is_not_freed, begin, end),
         cmocka_unit_test_setup_teardown(a_region_outlives_the_device, begin, end),
         cmocka_unit_test_setup_teardown(a_device_that_has_failed_is_not_called, begin, end),
+        cmocka_unit_test_setup_teardown(no_thread_waits_while_another_locks_pages, begin, end),
+        cmocka_unit_test_setup_teardown(the_end_waits_until_pages_are_locked, begin, end),
         cmocka_unit_test_setup_teardown(pages_that_cannot_be_locked_are_left_to_malloc, begin, end),
         cmocka_unit_test_setup_teardown(large_blocks_of_pools_are_locked, begin, end),
     };
