@@ -15,7 +15,6 @@
 enum {
     MAX_METRICS = 1000, /* maximum number of names in a request, including repeated ones */
     MAX_NAME = 1024,    /* in bytes */
-    MAX_PAGE = 1 << 30, /* maximum size of the metrics page in bytes */
     /* Maximum size of the config in bytes. The config and the names are copied to the arena of the
      * call, which has 16 MiB. */
     MAX_CONFIG = 15 << 20,
@@ -104,15 +103,13 @@ static enum rt_status read_metrics(struct srv_server *server, const struct reloa
         return RT_OK;
     for (int i = 0; i < r->n_metrics; i++)
         totals[i] = (struct srv_total){.name = r->metrics[i].name, .index = i};
-    rt_bytes_init(&page, MAX_PAGE);
     srv_metrics_page(server, &page);
-    if (page.failed)
-        st = rt_bytes_fail(&page, "the metrics page", err, RT_RESOURCE_EXHAUSTED,
-                           "the metrics page, from which ReloadConfigRequest.metric_names are "
-                           "read, takes more than %d MB",
-                           MAX_PAGE >> 20);
-    else
+    if (page.failed) {
+        srv_metrics_page_fail(&page, err);
+        st = rt_fail_prefix(err, "ReloadConfigRequest.metric_names cannot be read: ");
+    } else {
         srv_metrics_totals(rt_span_of(page.p, page.n), totals, r->n_metrics);
+    }
     for (int i = 0; !st && i < r->n_metrics; i++)
         out[totals[i].index] = totals[i].value;
     rt_bytes_clear(&page);

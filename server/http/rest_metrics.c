@@ -23,7 +23,6 @@ static struct srv_rest_page *page_new(struct srv_rest *rest)
         return NULL;
     page->rest = rest;
     atomic_init(&page->refs, 1);
-    rt_bytes_init(&page->bytes, SIZE_MAX);
     return page;
 }
 
@@ -51,7 +50,7 @@ static struct srv_rest_page *compress(const struct srv_rest_page *page)
 
     if (!packed)
         return NULL;
-    packed->bytes.limit = page->bytes.n;
+    rt_bytes_init(&packed->bytes, page->bytes.n);
     if (srv_rest_compress(&packed->bytes, &page->bytes, &never))
         return packed;
     srv_rest_page_unref(packed);
@@ -62,8 +61,10 @@ static void send_page(struct srv_rest_call *req, struct srv_rest_page *page)
 {
     struct srv_rest_request *r = &req->pub;
 
-    if (!page || page->bytes.failed) {
-        srv_rest_fail(r, rt_fail_memory(&r->err, "the metrics page", page ? page->bytes.n : 0));
+    if (!page) {
+        srv_rest_fail(r, rt_fail_memory(&r->err, "the metrics page", sizeof *page));
+    } else if (page->bytes.failed) {
+        srv_rest_fail(r, srv_metrics_page_fail(&page->bytes, &r->err));
     } else if (!may_hold(page)) {
         srv_rest_fail(r, srv_rest_over_budget(r, page->bytes.n, "the metrics page"));
     } else {

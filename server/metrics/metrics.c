@@ -52,6 +52,7 @@ struct srv_metrics *srv_metrics_new(int n_io_loops, int n_workers)
         return NULL;
     m->n_io_loops = n_io_loops;
     m->n_workers = n_workers;
+    m->max_page = SRV_MAX_METRICS_PAGE;
     m->started_s = time(NULL);
     rt_mutex_init(&m->mu);
     rt_mutex_init(&m->brief_mu);

@@ -33,6 +33,7 @@ enum {
     SRV_GONE_SECONDS = 300,
     /* maximum number of gone models that still have counters */
     SRV_MAX_GONE = 100,
+    SRV_MAX_METRICS_PAGE = 1 << 30, /* maximum size of the metrics page in bytes */
 };
 
 /* Upper bounds of a histogram's buckets, as in TensorFlow. The first of the `n` bounds is `first`,
@@ -145,6 +146,7 @@ struct srv_version_metrics {
 
 struct srv_metrics {
     int n_io_loops, n_workers;
+    size_t max_page;                  /* SRV_MAX_METRICS_PAGE, except in tests */
     int64_t started_s;                /* start time in seconds since 1970 */
     struct srv_thread_cells *threads; /* array of n_workers + n_io_loops cells */
     struct rt_mutex mu; /* guards the models, `paths`, and the cells marked as guarded */

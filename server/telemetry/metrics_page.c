@@ -462,6 +462,7 @@ void srv_metrics_page(struct srv_server *server, struct rt_bytes *out)
 {
     struct page p = {.server = server, .m = server->metrics, .out = out};
 
+    rt_bytes_init(out, p.m->max_page);
     rt_bytes_init(&p.labels, 64 << 10);
     srv_metrics_entrypoints(server, p.first);
     srv_metrics_forget_gone(p.m, rt_now_ns());
@@ -476,4 +477,10 @@ void srv_metrics_page(struct srv_server *server, struct rt_bytes *out)
     srv_metrics_serving(server, out);
     rt_mutex_unlock(&p.m->mu);
     rt_bytes_clear(&p.labels);
+}
+
+enum rt_status srv_metrics_page_fail(const struct rt_bytes *page, struct rt_error *err)
+{
+    return rt_bytes_fail(page, "the metrics page", err, RT_RESOURCE_EXHAUSTED,
+                         "the metrics page has more than %zu bytes", page->limit);
 }

@@ -183,7 +183,6 @@ static size_t enlarge_page(void)
         snprintf(names[i], sizeof names[i], "%0*d", NAME_BYTES, i);
         srv_metrics_event(server.metrics, names[i]);
     }
-    rt_bytes_init(&page, SIZE_MAX);
     srv_metrics_page(&server, &page);
     const size_t n = page.n;
     rt_bytes_clear(&page);
@@ -262,6 +261,20 @@ static void different_pages_that_are_not_read_are_few(void **state)
     assert_true(read_all(ask(GET("/metrics"))) > n);
 }
 
+static void a_page_that_is_too_large_is_refused_with_its_limit(void **state)
+{
+    (void)state;
+    const size_t n = enlarge_page();
+    server.metrics->max_page = 2 << 20;
+    for (int i = 0; i < 2; i++)
+        expect_response(ask(i ? GET("/metrics")
+                              : "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip\r\n"
+                                "Connection: close\r\n\r\n"),
+                        "HTTP/1.1 429", "the metrics page has more than 2097152 bytes");
+    server.metrics->max_page = 8 << 20;
+    assert_true(read_all(ask(GET("/metrics"))) > n);
+}
+
 /* Returns the number of bytes for `client` that the kernel has accepted from the server but not
  * sent. */
 static int unsent_to(int client)
@@ -323,6 +336,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_page_that_nobody_waits_for_is_no_trouble, begin, end),
         cmocka_unit_test_setup_teardown(clients_that_do_not_read_share_a_page, begin, end),
         cmocka_unit_test_setup_teardown(different_pages_that_are_not_read_are_few, begin, end),
+        cmocka_unit_test_setup_teardown(a_page_that_is_too_large_is_refused_with_its_limit, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(a_page_is_sent_in_pieces, begin, end),
         cmocka_unit_test_setup_teardown(a_page_that_cannot_be_sent_further_is_released, begin, end),
     };
