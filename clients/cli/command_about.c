@@ -336,6 +336,6 @@ int cl_command_reload(int argc, const char *const *argv)
     int64_t n = models_in(text);
     rt_print(stdout, "reloaded: %" PRId64 " model%s\n", n, n == 1 ? "" : "s");
     if (*why.text)
-        rt_print(stdout, "%s\n", why.text);
+        cl_print_line(stdout, why.text);
     return end(&a, CL_EXIT_OK);
 }

@@ -380,9 +380,11 @@ static void report(const struct bench *b, const struct cl_load *l, const struct 
     }
     if (b->n_skipped)
         rt_print(stdout, "%" PRId64 " records are no requests that can be sent\n", b->n_skipped);
-    for (int i = 0; i < r->n_faults; i++)
-        rt_print(stdout, "failed %" PRId64 " times: %s: %s\n", r->faults[i].n,
-                 rt_status_name(r->faults[i].code), r->faults[i].text);
+    for (int i = 0; i < r->n_faults; i++) {
+        rt_print(stdout, "failed %" PRId64 " times: %s: ", r->faults[i].n,
+                 rt_status_name(r->faults[i].code));
+        cl_print_line(stdout, r->faults[i].text);
+    }
     if (r->n_wrong)
         rt_print(stdout, "first wrong answer: %s\n", r->first_wrong);
 }

@@ -38,10 +38,20 @@ const struct cl_flag cl_version_flags[] = {
 
 /* ---- errors ---- */
 
+void cl_print_line(FILE *out, const char *text)
+{
+    while (*text) {
+        const size_t n = strcspn(text, "\n\t"), blank = strspn(text + n, "\n\t ");
+        rt_print(out, "%.*s%s", (int)n, text, blank && text[n + blank] ? " " : "");
+        text += n + blank;
+    }
+    putc('\n', out);
+}
+
 int cl_failed(const char *command, const struct rt_error *err)
 {
-    rt_print(stderr, "slipway %s: %s: %s\n", command, rt_status_name(err->code),
-             rt_error_text(err));
+    rt_print(stderr, "slipway %s: %s: ", command, rt_status_name(err->code));
+    cl_print_line(stderr, rt_error_text(err));
     return CL_EXIT_FAILED;
 }
 

@@ -77,6 +77,10 @@ enum rt_status cl_remote_signature(struct cl_remote *r, const struct slipway_mod
 enum rt_status cl_remote_models(struct cl_remote *r, struct rt_arena *arena, const char ***out,
                                 int *n, struct rt_error *err);
 
+/* Prints a text of the server in one line, escaped as by rt_print, except that a space replaces
+ * newlines and tabs with the white space behind them: TensorFlow's errors end in
+ * "\n\t [[{{node NAME}}]]". */
+void cl_print_line(FILE *out, const char *text);
 /* Prints "slipway COMMAND: CODE: text" to standard error and returns CL_EXIT_FAILED. */
 int cl_failed(const char *command, const struct rt_error *err);
 /* Prints an error that occurred before the first call to the server, as cl_failed does. Returns

@@ -5,7 +5,7 @@ import threading
 
 import small_models
 from grpc_support import CODE, WAIT, GrpcCase
-from support import wait_for
+from support import command, wait_for
 from tensorflow_serving.apis import predict_pb2
 
 
@@ -36,6 +36,16 @@ class Queues(GrpcCase):
         status, body = server.post("/v1/models/queue:predict", {"signature_name": signature, "inputs": {"x": x}})
         self.assertEqual(status, 200, body)
         return json.loads(body)["outputs"]
+
+    def test_the_command_prints_an_error_in_one_readable_line(self):
+        server = self.serve_queue()
+        self.post(server, "close")
+        for address in (f"grpc://127.0.0.1:{server.grpc_port}", f"http://127.0.0.1:{server.rest_port}"):
+            code, out, err = command("predict", "queue", '{"inputs": {"x": 0}}', "--signature=take",
+                                     f"--server={address}")
+            self.assertEqual((code, out), (1, ""))
+            self.assertRegex(err, r"^slipway predict: \w+: [^\\\n]* is closed and has insufficient elements"
+                                  r"[^\\\n]*\) \[\[{{node take}}\]\]\n$")
 
     def test_several_clients_feed_and_drain_a_queue(self):
         for ref in (False, True):
