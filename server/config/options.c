@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "server/config/edit_distance.h"
 #include "server/replay/golden.h"
 #include "server/json/json_number.h"
 #include "server/base/number.h"
@@ -364,6 +365,7 @@ static const struct row rows[] = {
 /* clang-format on */
 
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
+enum { MAX_EDITS = 2 }; /* in the name of a flag, for a hint to the flag that was meant */
 
 static const char *default_of(const struct row *row, bool as_tensorflow)
 {
@@ -525,6 +527,28 @@ static const struct row *find_row(const char *name, size_t n)
         if (strlen(r->name) == n && memcmp(r->name, name, n) == 0)
             return r;
     return NULL;
+}
+
+/* Prints the flag whose name is nearest to that of the unknown argument, if it is near enough to be
+ * a typing error and no other flag is as near. A name of up to two bytes has no near flag. */
+static void print_near_flag(FILE *out, const char *arg)
+{
+    const size_t dashes = strspn(arg, "-");
+    const size_t n = strcspn(arg + dashes, "=");
+    const struct row *nearest = NULL;
+    int least = MAX_EDITS + 1;
+
+    if (n <= MAX_EDITS)
+        return;
+    for (const struct row *r = rows; r < rows + N_ROWS; r++) {
+        const int distance = srv_edit_distance(arg + dashes, n, r->name);
+        if (distance <= least)
+            nearest = distance < least ? r : NULL;
+        if (distance < least)
+            least = distance;
+    }
+    if (nearest && dashes)
+        fprintf(out, "did you mean --%s?\n", nearest->name);
 }
 
 static void print_version(FILE *out)
@@ -691,6 +715,7 @@ static enum srv_parse parse_own(struct srv_options *o, int argc, const char *con
     fprintf(out,
             "unknown argument: %s: only flags are taken, and slipway serve --help lists them\n",
             unknown);
+    print_near_flag(out, unknown);
     return o->strict_flags ? SRV_PARSE_EXIT_USAGE : SRV_PARSE_RUN;
 }
 

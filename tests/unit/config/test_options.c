@@ -97,6 +97,39 @@ static void an_unknown_flag_is_told_and_stops_only_slipway(void **state)
     assert_int_equal(o.port, 8500);
 }
 
+static void an_unknown_flag_gets_a_hint_if_one_flag_is_near(void **state)
+{
+    static const struct {
+        const char *arg, *hint;
+    } cases[] = {
+        {"--model_bas_path=/m", "did you mean --model_base_path?\n"},
+        {"--prot=7", "did you mean --port?\n"},
+        {"-port=7", "did you mean --port?\n"},
+        {"--rest_api_port_=7", "did you mean --rest_api_port?\n"},
+        {"--models_=/m", "did you mean --models?\n"},
+        {"--nonsense=1", NULL},
+        {"--rest_tls_ke_file", "did you mean --rest_tls_key_file?\n"},
+        {"--po", NULL},
+        {"--num_XX_threads=1", NULL}, /* num_load_threads and num_rest_threads are farther */
+        {"--gpu=1", "did you mean --gpus?\n"},
+        {"--", NULL},
+        {"---", NULL},
+        {"models", NULL}, /* no flag, but perhaps a command or a value */
+        {"--aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        PARSE(false, cases[i].arg, "--port=7");
+        assert_non_null(strstr(printed, "unknown argument: "));
+        const char *hint = strstr(printed, "did you mean");
+        assert_int_equal(!hint, !cases[i].hint);
+        if (hint)
+            assert_string_equal(hint, cases[i].hint);
+    }
+    PARSE(true, "--prot=7");
+    assert_null(strstr(printed, "did you mean")); /* prints what tensorflow_model_server does */
+}
+
 static void every_flag_of_tensorflow_serving_is_accepted(void **state)
 {
     (void)state;
@@ -294,6 +327,7 @@ int main(void)
         cmocka_unit_test(a_boolean_is_true_or_false_and_nothing_else),
         cmocka_unit_test(a_value_out_of_range_or_missing_ends_with_usage),
         cmocka_unit_test(an_unknown_flag_is_told_and_stops_only_slipway),
+        cmocka_unit_test(an_unknown_flag_gets_a_hint_if_one_flag_is_near),
         cmocka_unit_test(every_flag_of_tensorflow_serving_is_accepted),
         cmocka_unit_test(theirs_knows_no_space_before_a_value),
         cmocka_unit_test(theirs_tells_each_bad_value_then_usage),
