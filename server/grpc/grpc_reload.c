@@ -15,8 +15,8 @@
 enum {
     MAX_METRICS = 1000, /* maximum number of names in a request, including repeated ones */
     MAX_NAME = 1024,    /* in bytes */
-    /* Maximum size of the config in bytes. The config and the names are copied to the arena of the
-     * call, which has 16 MiB. */
+    /* Maximum size of all config fields in bytes. They and the names are copied to the arena of
+     * the call, which has 16 MiB. */
     MAX_CONFIG = 15 << 20,
 };
 
@@ -30,7 +30,8 @@ struct metric {
 };
 
 struct reload {
-    struct rt_span config;
+    struct rt_span config; /* the contents of all config fields, one after the other */
+    size_t config_bytes;   /* the sum of their sizes */
     /* number of names in the request, and number of distinct names */
     int n_names, n_metrics;
     struct metric *metrics;
@@ -64,30 +65,61 @@ static enum rt_status add_metric(struct srv_call *c, struct reload *r, const str
     return RT_OK;
 }
 
+/* Adds the size of a config field to the sum. */
+static enum rt_status count_config(struct srv_call *c, struct reload *r, const struct srv_field *f)
+{
+    r->config_bytes += f->body.left;
+    if (r->config_bytes > MAX_CONFIG)
+        return rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
+                       "ReloadConfigRequest.config has %zu bytes, %d are the most", r->config_bytes,
+                       MAX_CONFIG);
+    return RT_OK;
+}
+
+/* Sets r->config. Protobuf merges the occurrences of a message field, and the result is the message
+ * whose encoding is the concatenation of the occurrences. */
+static enum rt_status join_configs(struct srv_call *c, struct srv_cursor at, struct reload *r)
+{
+    struct srv_field f;
+    size_t n = 0;
+    unsigned char *all = NULL;
+
+    while (srv_field_next(&at, &f) > 0) {
+        const size_t more = f.body.left;
+        if (!srv_field_is(&f, 1, SRV_BYTES))
+            continue;
+        if (more == r->config_bytes) /* all other occurrences are empty */
+            return srv_field_span(&f, &r->config, c->arena, &c->err);
+        if (!all && !(all = rt_arena_alloc(c->arena, r->config_bytes)))
+            return rt_fail_memory(&c->err, "a reload", r->config_bytes);
+        srv_cursor_copy(&f.body, all + n, more);
+        n += more;
+    }
+    r->config = rt_span_of(all, n);
+    return RT_OK;
+}
+
 /* Reads a ReloadConfigRequest. The spans in *r are valid until the call ends. */
 static enum rt_status read_reload(struct srv_call *c, struct reload *r)
 {
-    struct srv_cursor at;
+    struct srv_cursor at, start;
     struct srv_field f;
     enum rt_status st = srv_call_open(c, &at);
     int got = 0;
 
+    start = at;
     r->metrics = rt_arena_array(c->arena, MAX_METRICS, sizeof *r->metrics);
     if (!st && !r->metrics)
         st = rt_fail_memory(&c->err, "a reload", 0);
     while (!st && (got = srv_field_next(&at, &f)) > 0) {
-        if (f.type == SRV_BYTES && f.number == 1 && f.body.left > MAX_CONFIG)
-            st = rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
-                         "ReloadConfigRequest.config has %zu bytes, %d are the most",
-                         (size_t)f.body.left, MAX_CONFIG);
-        else if (f.type == SRV_BYTES && f.number == 1)
-            st = srv_field_span(&f, &r->config, c->arena, &c->err);
-        else if (f.type == SRV_BYTES && f.number == 2)
+        if (srv_field_is(&f, 1, SRV_BYTES))
+            st = count_config(c, r, &f);
+        else if (srv_field_is(&f, 2, SRV_BYTES))
             st = add_metric(c, r, &f);
     }
     if (!st && got < 0)
         st = srv_wire_malformed(&c->err, "ReloadConfigRequest");
-    return st;
+    return st ? st : join_configs(c, start, r);
 }
 
 /* Writes to `out` the current values of the counters that the request names. The values come from

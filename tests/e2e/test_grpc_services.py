@@ -118,6 +118,18 @@ class Reload(GrpcCase):
         self.fails(CODE.INVALID_ARGUMENT, "", raw, b"\x0a\x02\xff\xff")
         large = self.request(("b", "/" + "x" * (15 << 20)))
         self.fails(CODE.RESOURCE_EXHAUSTED, "bytes, 15728640 are the most", reload, large)
+        half = self.request(("b", "/" + "x" * (9 << 20))).SerializeToString()
+        self.fails(CODE.RESOURCE_EXHAUSTED, f"ReloadConfigRequest.config has {2 * len(half) - 10} bytes", raw, half + half)
+
+    def test_configs_that_are_given_twice_are_merged(self):
+        self.put("b/1")
+        client = self.client(self.serve_one())
+        raw = client.channel.unary_unary(
+            "/tensorflow.serving.ModelService/HandleReloadConfigRequest")
+        raw(self.request(("a", self.path("a"))).SerializeToString() +
+            self.request(("b", self.path("b"))).SerializeToString() + b"\x0a\0", timeout=WAIT)
+        for model in "ab":
+            self.assertEqual(client.predict(model=model), [3.0])
 
     def test_a_new_model_that_fails_is_named_and_nothing_is_rolled_back(self):
         os.makedirs(self.path("bad/1"))
