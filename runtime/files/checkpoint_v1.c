@@ -40,6 +40,7 @@ enum {
     META_TENSOR = 1,
     META_VERSIONS = 2,
     TENSOR_NAME = 1,
+    TENSOR_SLICE = 4,
     VERSIONS_MIN_CONSUMER = 2
 };
 
@@ -102,29 +103,32 @@ static enum rt_status malformed(struct rt_error *err)
     return rt_fail(err, RT_DATA_LOSS, "the list: not a tensorflow.SavedTensorSlices");
 }
 
-/* Adds an entry of the list to by_name. If a list names a tensor twice, only the first entry
- * counts. */
+/* Adds an entry of the list to by_name. As in TensorFlow, an entry without slices does not count.
+ * If a list names a tensor twice, only the first entry with slices counts. */
 static enum rt_status add_entry(const struct listing *l, struct rt_span meta, struct rt_error *err)
 {
     struct rt_checkpoint_v1 *c = l->c;
     struct rt_span name = rt_span_of("", 0), rest = meta;
     struct pb_field f;
+    bool has_slices = false;
     int more;
 
     if (meta.n > MAX_ENTRY)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "the list: a tensor whose entry has %zu bytes, more than %d", meta.n,
                        MAX_ENTRY);
-    while ((more = pb_field_next(&rest, &f)) == 1)
+    while ((more = pb_field_next(&rest, &f)) == 1) {
         if (f.number == TENSOR_NAME && f.type == PB_BYTES)
             name = f.bytes;
+        has_slices |= f.number == TENSOR_SLICE && f.type == PB_BYTES;
+    }
     if (more < 0)
         return malformed(err);
     if (memchr(name.p, '\0', name.n))
         return rt_fail(err, RT_DATA_LOSS, "the list: a tensor's name holds a NUL");
     const char *key = (const char *)name.p;
     struct place *first = rt_map_getn(&c->by_name, key, name.n);
-    if (first && first->last->file == l->file)
+    if (!has_slices || (first && first->last->file == l->file))
         return RT_OK;
     if (c->by_name.n == INT32_MAX)
         return rt_fail(err, RT_DATA_LOSS, "too many tensors");
@@ -673,7 +677,8 @@ static enum rt_status gather(struct rt_sstable_finder *table, int file, struct w
                  : rt_sstable_finder_find(table, rt_span_of(key.p, key.n), take_piece, &p, err);
         rt_bytes_clear(&key);
         if (st == RT_NOT_FOUND)
-            st = rt_fail(err, RT_DATA_LOSS, "slice %s is listed, but not stored",
+            st = rt_fail(err, RT_INVALID_ARGUMENT,
+                         "Error copying slice data: slice %s is listed, but not stored",
                          rt_slice_text(text, sizeof text, &stored));
     }
     return st;

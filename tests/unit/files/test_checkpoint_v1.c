@@ -582,6 +582,40 @@ static void a_wrong_list_is_refused(void **state)
     rt_bytes_clear(&list);
 }
 
+static void tensors_without_stored_slices_get_tensorflows_codes(void **state)
+{
+    (void)state;
+    /* The tensors of shape [2] are float. "a" has no slices; "b" has the slice of all elements,
+     * which is not stored; "c" is listed first without slices and shape, then as "b" is. */
+    static const char entries[] = "\x0a\x0b\x0a\1a\x12\4\x12\2\x08\2\x18\1"
+                                  "\x0a\x0f\x0a\1b\x12\4\x12\2\x08\2\x18\1\x22\2\x0a\0"
+                                  "\x0a\3\x0a\1c"
+                                  "\x0a\x0f\x0a\1c\x12\4\x12\2\x08\2\x18\1\x22\2\x0a\0";
+    struct rt_bytes list;
+    struct rt_checkpoint_v1 *c;
+    struct rt_sstable_writer w;
+    struct rt_tensor t;
+    rt_bytes_init(&list, 1000);
+    rt_bytes_add(&list, entries, sizeof entries - 1);
+    wrap(&list, 1);
+    rt_sstable_begin(&w, 0);
+    rt_sstable_add(&w, rt_span_of("", 0), rt_span_of(list.p, list.n));
+    assert_true(rt_sstable_end(&w));
+    const struct rt_sstable_source from = {.size = w.file.n, .p = (const unsigned char *)w.file.p};
+    assert_ok(rt_checkpoint_v1_over(&c, "x", &from, &err), &err);
+    assert_int_equal(rt_checkpoint_v1_count(c), 2);
+    assert_fails(rt_checkpoint_v1_tensor(c, "a", WHOLE, RT_F32, NULL, &t, &err), RT_NOT_FOUND, &err,
+                 "Tensor name \"a\" not found in checkpoint files x");
+    static const char *const unstored[] = {"b", "c"};
+    for (int i = 0; i < 2; i++)
+        assert_fails(rt_checkpoint_v1_tensor(c, unstored[i], WHOLE, RT_F32, NULL, &t, &err),
+                     RT_INVALID_ARGUMENT, &err,
+                     "Error copying slice data: slice - is listed, but not stored");
+    rt_checkpoint_v1_close(c);
+    rt_sstable_clear(&w);
+    rt_bytes_clear(&list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -596,6 +630,7 @@ int main(void)
         cmocka_unit_test(a_run_is_checked_while_a_long_list_is_read),
         cmocka_unit_test(a_run_is_checked_while_a_pattern_is_compared_with_names),
         cmocka_unit_test(a_wrong_list_is_refused),
+        cmocka_unit_test(tensors_without_stored_slices_get_tensorflows_codes),
         cmocka_unit_test(values_that_do_not_fit_the_tensor_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
