@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "runtime/core/device/pinned.h"
+#include "runtime/core/pinned.h"
 
 _Static_assert(sizeof(struct rt_block) <= RT_BLOCK_HEADER, "header of a block");
 _Static_assert(RT_BLOCK_HEADER % RT_BLOCK_ALIGN == 0, "data is aligned");

@@ -29,7 +29,7 @@ int rt_block_class(size_t n, size_t *capacity);
 /* Returns the number of bytes that a block of this capacity occupies. */
 size_t rt_block_footprint(size_t capacity);
 /* Allocates a block, of which only `capacity` and `base` are set. Large blocks are page-locked if
- * an accelerator is used (device/pinned.h). Returns NULL if out of memory. */
+ * an accelerator is used (core/pinned.h). Returns NULL if out of memory. */
 struct rt_block *rt_block_new(size_t capacity);
 void rt_block_free(struct rt_block *k);
 

@@ -75,7 +75,7 @@ struct rt_device {
     /* Returns memory of the accelerator, aligned to 64 bytes, or NULL if there is not enough. */
     void *(*alloc)(struct rt_device *d, size_t bytes);
     void (*free)(struct rt_device *d, void *p);
-    /* Locks the pages of host memory, so that they can be copied faster (core/device/pinned.h).
+    /* Locks the pages of host memory, so that they can be copied faster (core/pinned.h).
      * Returns false if that fails. NULL if the accelerator cannot lock pages. */
     bool (*pin)(struct rt_device *d, void *p, size_t bytes);
     void (*unpin)(struct rt_device *d, void *p);
@@ -130,7 +130,7 @@ struct rt_accelerator_options {
      * may round their inputs to TF32, which is faster. */
     bool full_precision;
     size_t pinned_bytes; /* maximum number of bytes of page-locked host memory
-                            (core/device/pinned.h) */
+                            (core/pinned.h) */
     /* Time in nanoseconds after which work on an accelerator counts as a failure. The work must
      * also have taken 20 times as long as the longest work that has ended. 0 means no limit. */
     int64_t hang_ns;

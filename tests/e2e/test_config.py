@@ -258,6 +258,7 @@ class Models(ConfigCase):
             server.process.send_signal(signal.SIGHUP)
             wait_for(lambda: server.state("a", 1) == "AVAILABLE", "the model of the directory")
             wait_for(lambda: server.state("a", 7) == "END", "the model of the file")
+            wait_for(lambda: server.state("c", 1) == "AVAILABLE", "the other model of the file")
             self.assertEqual(server.predict("a", [1.0]), [2.5])
             self.assertEqual(server.predict("c", [1.0]), [3.5])
 

@@ -16,13 +16,15 @@ import small_models
 import test_oip
 from grpc_support import certificate
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
-from support import MODELS, Server, wait_for
+from support import MODELS, SLOW, Server, wait_for
 from test_oip import WAIT, tensor
 
 BODY = json.dumps({"inputs": [tensor("x", "FP32", [1, 1], [1])]}).encode()
 PATHS = ("/v2/models/half_plus_two/infer", "/v1/models/half_plus_two:predict")
 SLOW_RATE = "--quota_requests_per_second=0.01"  # one request, and the next one after 100 s
-COUNT = 2e5  # a run that counts up to it takes tens of milliseconds, so the clients see the order of the runs
+# A run that counts up to COUNT takes tens of milliseconds, so that the clients see the order of the runs. A run of more
+# than half a second would let a spare worker start the next one beside it.
+COUNT = 2e5 / SLOW
 ENDLESS = 1e18
 
 

@@ -11,7 +11,7 @@
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/driver/watchdog.h"
 #include "runtime/base/log.h"
-#include "runtime/core/device/pinned.h"
+#include "runtime/core/pinned.h"
 
 struct gpus {
     struct cuda_driver driver;

@@ -1,4 +1,4 @@
-/* Tests page-locked memory (runtime/core/device/pinned.h) on a device that counts the locked
+/* Tests page-locked memory (runtime/core/pinned.h) on a device that counts the locked
  * regions. */
 #include "tests/support/test.h"
 
@@ -6,7 +6,7 @@
 
 #include "runtime/base/thread.h"
 #include "runtime/core/buffer.h"
-#include "runtime/core/device/pinned.h"
+#include "runtime/core/pinned.h"
 #include "runtime/core/pool.h"
 
 enum { MIB = 1 << 20 };

@@ -1,4 +1,4 @@
-#include "runtime/core/device/pinned.h"
+#include "runtime/core/pinned.h"
 
 #include <stdlib.h>
 #include <unistd.h>
