@@ -289,3 +289,8 @@ case("Stack", ("stack", "Stack", [], {"elem_type": "float32"}), ("push", "StackP
 CASES += one_node("ScalarSummary", s("a", "b"), f32([2], [1, 2.5]))
 CASES += one_node("HistogramSummary", scalar("string", b"tag"), f32([3], [-1, 0, 2]))
 CASES += one_node("TensorSummary", f32([2], [1, 2]), description="", labels=[], display_name="")
+
+# ---- one node by one op ----------------------------------------------------------------------
+
+CASES += one_node("EditDistance", t("int64", [2, 2], [0, 0, 1, 1]), i64(1, 2), i64(2, 2),
+                  t("int64", [3, 2], [0, 0, 1, 0, 1, 1]), i64(1, 2, 3), i64(2, 2), normalize=True)

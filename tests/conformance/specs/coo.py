@@ -314,3 +314,46 @@ def maps(g, op):
         return [add(x), take([5], "float32"), take([0, 5], "float32"), take([0], "float32"), add(x), take([1, 1], "float32"), take([], "float32"),
                 add(x), take([2], "int32"), take([2], "float32"), take([-1], "float32"), add(x), add(cube), take([3, 4], "float32"), take([4], "float32")]
     yield program(steps, *TWO, name="refusals")
+
+
+def sequences(g, dtype, shape, n):
+    """Returns `n` values at different, sorted indices, without special values so that many of them are equal."""
+    total = int(np.prod(shape))
+    at = np.sort(g.rng.choice(total, min(n, total), replace=False))
+    return (np.stack(np.unravel_index(at, shape), 1).astype(np.int64).reshape(-1, len(shape)),
+            g.values(dtype, (len(at),), lo=0, hi=3, special=False) if dtype not in FLOATS + COMPLEX
+            else g.values("int32", (len(at),), lo=0, hi=3).astype(dtype_of(dtype)), np.array(shape, np.int64))
+
+
+@spec("EditDistance")
+def edit_distance(g, op):
+    for dtype in NUMBERS + ["bool", "string"]:
+        for normalize in (True, False):
+            yield Case(*sequences(g, dtype, (4, 9), 20), *sequences(g, dtype, (5, 7), 20), normalize=normalize)
+    for a, b in (((2, 2, 5), (2, 3, 6)), ((1, 40), (1, 50)), ((3, 2, 2, 1, 2, 3), (3, 2, 2, 1, 2, 3))):
+        for n in (0, 12, 60):
+            yield Case(*sequences(g, "int64", a, n), *sequences(g, "int64", b, 30))
+            yield Case(*sequences(g, "int64", b, 30), *sequences(g, "int64", a, n), normalize=False)
+    one = ([[0, 0]], [1], [2, 2])
+    none = (np.zeros((0, 2)), [], [2, 2])
+    two = ([[0, 0], [1, 0]], [1, 2], [2, 2])
+    hostile = [
+        (one, none), (none, one), (none, none), (one, (one[0], [1], [3, 2])), (([[5, 0]], [1], [2, 2]), one), (one, ([[5, 0]], [1], [2, 2])),
+        (([[-1, 0]], [1], [2, 2]), one), (one, ([[-1, 0]], [1], [2, 2])), (([[1, 0], [0, 0], [0, 1]], [1, 2, 3], [2, 2]), two),
+        (([[0, 0], [0, 0]], [1, 2], [2, 2]), two), (([[0, 7]], [1], [2, 2]), ([[0, 9]], [1], [2, 2])), (([[0]], [1], [2]), ([[0]], [1], [2])),
+        ((np.zeros((1, 0)), [1], []), (np.zeros((1, 0)), [1], [])), (([[0, 0, 0]], [1], [2, 2, 2]), one), (([0, 0], [1], [2, 2]), one),
+        (one, ([0, 0], [1], [2, 2])), ((one[0], [[1]], [2, 2]), one), (one, (one[0], [[1]], [2, 2])), ((one[0], [1], [[2, 2]]), one),
+        (one, (one[0], [1], [[2, 2]])), ((one[0], [1, 2], [2, 2]), one), (one, (one[0], [1, 2], [2, 2])), ((one[0], [1], [2, 2, 2]), one),
+        (one, (one[0], [1], [2, 2, 2])), ((one[0], [1], [-2, 2]), one), (one, (one[0], [1], [-2, 2])), ((one[0], [1], [2, -2]), (one[0], [1], [2, -2])),
+        ((none[0], [], [0, 2]), (none[0], [], [0, 2])), ((one[0], [1], [0, 2]), (none[0], [], [0, 2])), ((one[0], [1], [2**62, 2]), one),
+        ((one[0], [1], [2, 0]), (one[0], [1], [2, 0])), (([[0, 0, 0]], [1], [2**40, 1, 1]), ([[0, 0, 0]], [1], [1, 2**40, 1])),
+        ((one[0], [[1]], [[2, 2]]), ([0], [[1]], [[2]])), ((one[0], [1, 2], [2, 2, 2]), (one[0], [1, 2], [2])),
+        (([[0]], [1], [2]), (one[0], [1, 2], [2, 2])), ((one[0], [1], [2, 2]), ([[0]], [1], [-2])), ((one[0], [1], [-2, 2]), ([[0, 0, 0]], [1], [2, 2, 2])),
+        (([[0, 0, 5]], [1], [2, 2, 9]), ([[0, 3, 0]], [1], [2, 2, 2])),
+    ]
+    for hypothesis, truth in hostile:
+        at, values, shape = (np.array(v, np.int64) for v in hypothesis)
+        yield Case(at, values, shape, *(np.array(v, np.int64) for v in truth), texts=True)
+    nan, zeros = np.float32([np.nan, 0.0]), np.float32([np.nan, -0.0])
+    at, shape = np.int64([[0, 0], [0, 1]]), np.int64([1, 2])
+    yield Case(at, nan, shape, at, zeros, shape)
