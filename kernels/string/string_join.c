@@ -1,5 +1,5 @@
-/* StringJoin joins the strings of several tensors, and ReduceJoin the strings of one tensor along
- * axes. */
+/* StringJoin joins the strings of several tensors, ReduceJoin the strings of one tensor along axes,
+ * and UnsortedSegmentJoin those with equal segment ids. */
 #include "kernels/string/each.h"
 #include "kernels/math/elementwise.h"
 #include "runtime/base/checked.h"
@@ -218,4 +218,111 @@ static void reduce_rows(struct rt_rows *r)
 const struct kn_entry kn_reduce_join = {
     .op = {.name = "ReduceJoin", .shape_in = 2, .infer = reduce_infer, .rows = reduce_rows},
     .kernels = KN_CPU("ReduceJoin", "reduce_join", 0, NULL, reduce_run),
+};
+
+/* ---- UnsortedSegmentJoin(inputs, segment_ids, num_segments) ---- */
+
+static enum rt_status segment_infer(struct rt_infer *x)
+{
+    const struct rt_shape *in = &x->in[0].shape, *ids = &x->in[1].shape;
+    struct rt_shape *out = &x->out[0].shape;
+
+    if (!kn_known(x, 1 << 2))
+        return RT_OK;
+    if (x->in[2].shape.rank != 0)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Number of segments must be a scalar");
+    const int64_t n = kn_int_at(x->in[2].value, 0);
+    if (n < 0)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                       "Number of segments must be non-negative but got %lld", (long long)n);
+    if (ids->rank == 0)
+        return rt_fail(x->err, RT_INVALID_ARGUMENT, "Segment_id cannot have rank 0");
+    if (ids->rank > in->rank)
+        return rt_fail(x->err, RT_OUT_OF_RANGE,
+                       "Invalid segment_id rank %d for input with %d dimension(s)", ids->rank,
+                       in->rank);
+    for (int i = 0; i < ids->rank; i++)
+        if (ids->dim[i] != in->dim[i]) /* TensorFlow calls the input's rank its dimension */
+            return rt_fail(x->err, RT_INVALID_ARGUMENT,
+                           "Segment dimension is %lld while input dimension is %d in rank %d",
+                           (long long)ids->dim[i], in->rank, i);
+    out->rank = in->rank - ids->rank + 1;
+    out->dim[0] = n;
+    for (int i = 1; i < out->rank; i++)
+        out->dim[i] = in->dim[ids->rank + i - 1];
+    return RT_OK;
+}
+
+/* What has been joined into one output string. `at` is the address of its bytes, or NULL while the
+ * lengths are added up. */
+struct part {
+    char *at;
+    size_t n;
+};
+
+/* Adds a string to a part. As in TensorFlow, no separator follows a part that is still empty. */
+static enum rt_status join_string(struct rt_run *r, struct part *p, struct rt_span sep,
+                                  const struct rt_str *s, int64_t *left)
+{
+    const size_t n_sep = p->n ? sep.n : 0;
+
+    if (p->at && n_sep)
+        memcpy(p->at + p->n, sep.p, n_sep);
+    if (p->at && kn_copy_text(r, left, p->at + p->n + n_sep, rt_str_data(s), s->n))
+        return r->err->code;
+    p->n += n_sep + s->n;
+    return kn_spend_string(r, left, n_sep);
+}
+
+/* Adds each string to the part that its segment id selects. */
+static enum rt_status join_segments(struct rt_run *r, struct part *part, int64_t *left)
+{
+    const struct rt_span sep = rt_attr_str(r->node, "separator");
+    const int64_t n = rt_tensor_count(&r->in[1]), n_segments = r->out[0].dim[0];
+    const int64_t width = n ? rt_tensor_count(&r->in[0]) / n : 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t id = kn_int_at(&r->in[1], i);
+        if (id < 0 || id >= n_segments)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "segment_ids are not allowed to exceed num_segments or to have negative "
+                           "values.");
+        for (int64_t j = 0; j < width; j++)
+            if (join_string(r, &part[id * width + j], sep, &rt_strs(&r->in[0])[i * width + j],
+                            left))
+                return r->err->code;
+        if (rt_run_spend(r, left, 1))
+            return r->err->code;
+    }
+    return RT_OK;
+}
+
+static enum rt_status segment_run(struct rt_run *r)
+{
+    enum rt_status st = kn_outputs(r, segment_infer);
+    int64_t left = RT_WORK;
+    size_t bytes;
+
+    if (st)
+        return st;
+    const int64_t n = rt_tensor_count(&r->out[0]);
+    if (!rt_mul_size((size_t)n, sizeof(struct part), &bytes))
+        return rt_fail_memory(r->err, r->node->name, SIZE_MAX);
+    struct part *part = rt_scratch(r, bytes + 1);
+    if (!part)
+        return r->err->code;
+    if ((st = kn_zero_chunks(r, part, bytes)) || (st = join_segments(r, part, &left)))
+        return st;
+    for (int64_t i = 0; i < n; i++) {
+        struct rt_str *s = (struct rt_str *)r->out[0].data + i;
+        part[i] = (struct part){.at = rt_str_resize(s, rt_run_pool(r), part[i].n, r->err)};
+        if (!part[i].at || kn_spend_string(r, &left, 0))
+            return r->err->code;
+    }
+    return join_segments(r, part, &left);
+}
+
+const struct kn_entry kn_unsorted_segment_join = {
+    .op = {.name = "UnsortedSegmentJoin", .shape_in = 1 << 2, .infer = segment_infer},
+    .kernels = KN_CPU("UnsortedSegmentJoin", "unsorted_segment_join", 0, NULL, segment_run),
 };

@@ -294,3 +294,4 @@ CASES += one_node("TensorSummary", f32([2], [1, 2]), description="", labels=[], 
 
 CASES += one_node("EditDistance", t("int64", [2, 2], [0, 0, 1, 1]), i64(1, 2), i64(2, 2),
                   t("int64", [3, 2], [0, 0, 1, 0, 1, 1]), i64(1, 2, 3), i64(2, 2), normalize=True)
+CASES += one_node("UnsortedSegmentJoin", s("a", "b", "c"), i32(0, 1, 0), scalar("int32", 2), separator="-")

@@ -219,6 +219,25 @@ def decode_raw(g, op):
     yield Case(s(b"abc"), out_type="int32")
 
 
+@spec("UnsortedSegmentJoin")
+def segment_join(g, op):
+    for index in ("int32", "int64"):
+        for count in ("int32", "int64"):
+            yield Case(s(b"a", b"b", b"c"), np.array([0, 1, 0], index), np.array(3, count), separator="-")
+    for shape, ids in (((40,), (40,)), ((6, 3), (6,)), ((4, 3, 2), (4, 3)), ((2, 2), (2, 2)), ((3, 0), (3,)), ((0,), (0,)), ((0, 2), (0,))):
+        for separator in ("", ", a separator that is long"):
+            x = g.values("string", shape)
+            yield Case(x, g.values("int32", ids, lo=0, hi=3), np.int32(4), separator=separator)
+            yield Case(x, g.values("int64", ids, lo=-2, hi=5), np.int64(4), separator=separator, texts=True)
+    yield Case(s(b"", b"", b"x"), np.int32([0, 0, 0]), np.int32(1), separator="+")
+    for x, ids, n in ((s(b"a"), [0], [1]), (s(b"a"), [0], -3), (s(b"a"), [0], 0), (s(), [], 0), (s(b"a", b"b"), [0], 1), (s(b"a"), [0, 1], 2),
+                      (s(b"a", b"b"), [[0, 1]], 1), (np.array(b"a", object), 0, 2), (s(b"a"), 0, 2), (np.array(b"a", object), [0], 2),
+                      (s(b"a"), 0, -1), (s(b"a"), [[0]], [[1]]), (s(b"a").reshape(1, 1), [[0, 1]], 2)):
+        yield Case(x, np.array(ids, np.int64), np.array(n, np.int64), separator="-", texts=True)
+    for n in (1, 2):
+        yield Case(s(b"a", b"b"), np.int32([n - 1, 0]), Const(np.int32(n)), separator="-")
+
+
 @spec("ScalarSummary")
 def scalar_summary(g, op):
     for dtype in REALS:
