@@ -1,5 +1,5 @@
-/* TopKV2 and TopK find the largest elements of each row, and NthElement finds the n-th smallest
- * element. */
+/* TopKV2, TopK and ApproxTopK find the largest elements of each row, and NthElement finds the n-th
+ * smallest element. */
 #include "kernels/array/array.h"
 #include "kernels/cpu/types.h"
 #include "kernels/entry.h"
@@ -177,6 +177,21 @@ const struct kn_entry kn_top_k_v2 = {
 const struct kn_entry kn_top_k = {
     .op = {.name = "TopK", .infer = top_infer, .rows = top_rows},
     .kernels = KN_CPU("TopK", "top_k", KN_SET(KN_REALS), NULL, top_run),
+};
+
+/* On a CPU, TensorFlow has only this form of ApproxTopK, which is exact. */
+static bool approx_takes(const struct rt_node *n)
+{
+    return rt_attr_bool(n, "is_max_k") && rt_attr_int(n, "reduction_dimension") == -1;
+}
+
+const struct kn_entry kn_approx_top_k = {
+    .op = {.name = "ApproxTopK", .infer = top_infer, .rows = top_rows},
+    .kernels = KN_KERNELS({.op = "ApproxTopK",
+                           .device = "CPU",
+                           .name = "approx_top_k",
+                           .takes = approx_takes,
+                           .run = top_run}),
 };
 
 /* ---- NthElement(input, n) ---- */

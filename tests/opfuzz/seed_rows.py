@@ -292,6 +292,8 @@ CASES += one_node("TensorSummary", f32([2], [1, 2]), description="", labels=[], 
 
 # ---- one node by one op ----------------------------------------------------------------------
 
+CASES += one_node("ApproxTopK", f32([2, 3], [1, 3, 2, 5, 4, 6]), k=2, reduction_dimension=-1, recall_target=0.95, is_max_k=True,
+                  reduction_input_size_override=-1, aggregate_to_topk=True)
 CASES += one_node("EditDistance", t("int64", [2, 2], [0, 0, 1, 1]), i64(1, 2), i64(2, 2),
                   t("int64", [3, 2], [0, 0, 1, 0, 1, 1]), i64(1, 2, 3), i64(2, 2), normalize=True)
 CASES += one_node("UnsortedSegmentJoin", s("a", "b", "c"), i32(0, 1, 0), scalar("int32", 2), separator="-")

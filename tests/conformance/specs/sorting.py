@@ -19,6 +19,22 @@ def top_k(g, op):
     yield Case(x, np.int64(3))
 
 
+@spec("ApproxTopK")
+def approx_top_k(g, op):
+    # TensorFlow refuses the node in a graph that does not say the rank of its input.
+    def case(x, **attrs):
+        return Graph(lambda tf, fed: tf.raw_ops.ApproxTopK(input=tf.ensure_shape(fed, x.shape), **attrs), x)
+
+    for dtype in ("float16", "bfloat16", "float32"):
+        x = g.values(dtype, (3, 17), special=False)
+        for k in (0, 1, 3, 16, 17):
+            yield case(x, k=k)
+        yield case(g.values(dtype, (2, 3, 40), special=False), k=7, recall_target=0.5, reduction_input_size_override=100)
+        yield case(x, k=4, aggregate_to_topk=False)
+    yield case(np.float32([1, 3, 2, 3, 3, 1]), k=4)
+    yield case(np.zeros((0, 3), np.float32), k=2)
+
+
 @spec("NthElement")
 def nth(g, op):
     for dtype in WIDE_FLOATS + INTS:
