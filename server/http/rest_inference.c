@@ -187,7 +187,9 @@ bool srv_rest_inference(struct srv_rest_request *r)
         srv_hold(r->io_loop, r->job.version);
     /* A request without a version never becomes a job, so no worker decodes its body. */
     const bool is_late = !r->found && r->io_loop->decode_ns >= DECODE_PER_TURN_NS;
-    st = r->gzip && r->body.n < LONG_BODY && !is_late ? on_loop(r, inflate_short) : RT_OK;
+    const enum rt_status inflated =
+        r->gzip && r->body.n < LONG_BODY && !is_late ? on_loop(r, inflate_short) : RT_OK;
+    st = inflated;
     const bool is_long = r->gzip || r->body.n >= LONG_BODY;
     const bool is_short = !r->gzip && r->body.n < SHORT_BODY;
     if (!st && !r->found && (is_long || (is_late && !is_short))) {
@@ -200,7 +202,7 @@ bool srv_rest_inference(struct srv_rest_request *r)
         st = r->found;
     else if (!st)
         st = is_short ? decode_short(r) : on_loop(r, decode_short);
-    if (st == RT_RESOURCE_EXHAUSTED && !r->found && !is_long) {
+    if (!inflated && st == RT_RESOURCE_EXHAUSTED && !r->found && !is_long) {
         decode_again_on_worker(r, charged);
         return true;
     }
