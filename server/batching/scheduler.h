@@ -23,7 +23,8 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
 void srv_scheduler_free(struct srv_scheduler *s);
 
 /* Compiles the version's signatures for the batch sizes to which the batches of a GPU are padded.
- * Called on the loader's thread, before the version is published. Fails if the version's own
+ * Called on the loader's thread, before the version is published. Does nothing for a version on the
+ * CPU. Fails if the version's own
  * batching parameters are invalid, or with RT_CANCELLED. Sizes that cannot be compiled, or not
  * within a minute, are left to the background compiler. */
 enum rt_status srv_scheduler_compile(struct srv_scheduler *s, const struct srv_version *v,

@@ -237,11 +237,11 @@ static void set_gpu_sizes(struct srv_core_policy *p)
         p->sizes[p->n_sizes++] = p->max_rows;
 }
 
-/* Reads the parameters with which batches of the version are made. Sets *group to the group whose
- * workers run them. */
+/* Reads the parameters with which batches of the version are made, which the workers of the group
+ * run. */
 static enum rt_status read_policy(struct srv_scheduler *s, const struct srv_version *v,
                                   struct srv_batching *batching, struct srv_core_policy *policy,
-                                  int *group, struct rt_error *err)
+                                  int group, struct rt_error *err)
 {
     const struct rt_saved_model *files = v->loaded->saved_model;
     const enum rt_status st = srv_batching_of_version(batching, &s->batching, &s->server->options,
@@ -251,8 +251,7 @@ static enum rt_status read_policy(struct srv_scheduler *s, const struct srv_vers
     if (v->triton)
         srv_triton_batching(v->triton, batching);
     srv_batching_policy(batching, policy);
-    *group = group_of(s, rt_model_accelerator(v->loaded));
-    if (*group > 0)
+    if (group > 0)
         set_gpu_sizes(policy);
     return RT_OK;
 }
@@ -262,12 +261,14 @@ enum rt_status srv_scheduler_compile(struct srv_scheduler *s, const struct srv_v
 {
     const struct rt_model *m = v->loaded;
     const int64_t end = rt_now_ns() + COMPILE_NS;
+    const int group = group_of(s, rt_model_accelerator(m));
     struct srv_batching batching;
+    if (group == 0)
+        return RT_OK;
     struct srv_core_policy *p = calloc(1, sizeof *p);
-    int group = 0;
-    enum rt_status st = p ? read_policy(s, v, &batching, p, &group, err)
+    enum rt_status st = p ? read_policy(s, v, &batching, p, group, err)
                           : rt_fail_memory(err, "a version's batch sizes", sizeof *p);
-    for (int i = 0; !st && group > 0 && i < m->n_signatures; i++) {
+    for (int i = 0; !st && i < m->n_signatures; i++) {
         struct rt_shape *shapes =
             m->signatures[i].same ? NULL : batch_shapes(&batching, p, &m->signatures[i]);
         for (int n = 0; shapes && !st && n < p->n_sizes && rt_now_ns() < end; n++) {
@@ -285,12 +286,12 @@ enum rt_status srv_scheduler_compile(struct srv_scheduler *s, const struct srv_v
 enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,
                                    struct srv_model_queue **out, struct rt_error *err)
 {
+    const int group = group_of(s, rt_model_accelerator(v->loaded));
     struct srv_model_queue *l = calloc(1, sizeof *l);
-    int group = 0;
 
     if (!l)
         return rt_fail_memory(err, "a version's queue", sizeof *l);
-    const enum rt_status st = read_policy(s, v, &l->batching, &l->policy, &group, err);
+    const enum rt_status st = read_policy(s, v, &l->batching, &l->policy, group, err);
     if (st) {
         free(l);
         return st;
