@@ -3,6 +3,7 @@
 #include "opentelemetry/traces.pb-c.h"
 #include "proto/pack.h"
 #include "proto/unpack.h"
+#include "server/tracing/trace_context.h"
 
 typedef Opentelemetry__ExportTraceServiceRequest request_message;
 typedef Opentelemetry__Span span_message;
@@ -248,26 +249,17 @@ static void decode_percents(char *text)
     *to = '\0';
 }
 
-static struct rt_span without_blanks(const char *p, size_t n)
-{
-    for (; n && (*p == ' ' || *p == '\t'); n--)
-        p++;
-    while (n && (p[n - 1] == ' ' || p[n - 1] == '\t'))
-        n--;
-    return rt_span_of(p, n);
-}
-
 bool srv_otlp_next_pair(const char **list, struct rt_arena *arena, const char **key,
                         const char **value)
 {
     while (**list) {
         const char *p = *list;
         const size_t n = strcspn(p, ","), n_key = strcspn(p, "=,");
-        const struct rt_span name = without_blanks(p, n_key);
+        const struct rt_span name = srv_without_blanks(rt_span_of(p, n_key));
         *list = p + n + (p[n] == ',');
         if (n_key >= n || !name.n)
             continue;
-        const struct rt_span text = without_blanks(p + n_key + 1, n - n_key - 1);
+        const struct rt_span text = srv_without_blanks(rt_span_of(p + n_key + 1, n - n_key - 1));
         char *copy = rt_arena_strndup(arena, (const char *)text.p, text.n);
         *key = rt_arena_strndup(arena, (const char *)name.p, name.n);
         if (!copy || !*key)

@@ -128,7 +128,7 @@ static bool is_value(struct rt_span s)
     return true;
 }
 
-static struct rt_span without_blanks(struct rt_span s)
+struct rt_span srv_without_blanks(struct rt_span s)
 {
     while (s.n && (s.p[0] == ' ' || s.p[0] == '\t')) {
         s.p++;
@@ -159,7 +159,7 @@ bool srv_tracestate_is_valid(struct rt_span value)
         const struct rt_span rest = rt_span_of(value.p + at, value.n - at);
         const unsigned char *comma = rest.n ? memchr(rest.p, ',', rest.n) : NULL;
         const size_t n = comma ? (size_t)(comma - rest.p) : rest.n;
-        const struct rt_span member = without_blanks(rt_span_of(rest.p, n));
+        const struct rt_span member = srv_without_blanks(rt_span_of(rest.p, n));
         if (member.n && (++n_members > MAX_MEMBERS || !is_member(member)))
             return false;
         at += n + 1;

@@ -43,4 +43,8 @@ void srv_trace_id_write(const struct srv_trace_context *c, char out[SRV_TRACE_ID
 /* Returns whether the value of a tracestate header is valid. */
 bool srv_tracestate_is_valid(struct rt_span value);
 
+/* Returns the span without the spaces and tabs at its ends, as around the members of lists in
+ * headers. */
+struct rt_span srv_without_blanks(struct rt_span s);
+
 #endif

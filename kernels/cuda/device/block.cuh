@@ -20,11 +20,6 @@ KC_DEVICE float kc_min(float a, float b)
     return a <= b || a != a ? a : b;
 }
 
-KC_DEVICE float kc_mul(float a, float b)
-{
-    return a * b;
-}
-
 /*
  * Defines a reduction: in every thread of the block, the function returns the values of all the
  * block's threads combined by `combine`. The number of threads must be a multiple of KC_WARP and at
