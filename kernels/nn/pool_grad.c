@@ -299,26 +299,27 @@ static enum rt_status read_shape(const struct kn_pool_grad_op *op, const struct 
 /*
  * Sets the number of windows along each axis to that of the gradient of an average pooling. As in
  * TensorFlow, the gradient may have fewer windows than the pooling. The gradient may also have more
- * windows, as long as they begin inside the input.
+ * windows, as long as they begin inside the input. As in TensorFlow, a 2-D gradient is all zeros,
+ * whatever its dimensions are, if it or the input has no elements.
  */
 static enum rt_status spread_windows(struct kn_pool_grad *g, const struct rt_shape *grad,
                                      const struct rt_shape *in, struct rt_error *err)
 {
     const int sp = g->op->n_spatial, lead = KN_MAX_SPATIAL - sp;
     static const char *const end[] = {"first", "last"};
+    const bool skipped = sp == 2 && (!kn_shape_total(grad) || !kn_shape_total(in));
 
     for (int i = 0; i < 2; i++) {
         const int at = i ? sp + 1 : 0;
-        if (grad->dim[at] != in->dim[at])
+        if (!skipped && grad->dim[at] != in->dim[at])
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Expected %s dimension of tensor_in_shape and out_backprop to match, "
                            "got %lld and %lld",
                            end[i], (long long)in->dim[at], (long long)grad->dim[at]);
     }
-    const bool empty = !kn_shape_total(grad) || (sp == 2 && !kn_shape_total(in));
     for (int i = 0; i < sp; i++) {
         struct kn_axis *a = &g->axis[lead + i];
-        a->out = empty ? 0 : grad->dim[1 + i];
+        a->out = skipped || !kn_shape_total(grad) ? 0 : grad->dim[1 + i];
         if (a->out > 0 && a->out - 1 > a->in / a->stride)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "index * stride must be less than or equal to input size");

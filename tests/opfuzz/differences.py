@@ -78,6 +78,7 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
      "TensorFlow reads beyond the input"),
     (r"LSTMBlockCell(Grad)?: we refuse: the number of peephole weights != cell_size", "the same"),
     (r"RequantizePerChannel: we refuse: input_min has incorrect size", "the same"),
+    (r"we refuse: counter must have 2 elements", "TensorFlow reads beyond a counter with one element"),
     (r"we refuse: .*(more than 8 dimensions|more than 8 are not supported|at most 8 are known|rank \d+ is more than)", "RT_MAX_RANK is 8"),
 ]]
 

@@ -181,7 +181,8 @@ def avg_pool_grad(g, op):
     y = out_shape(x, (2,) * n, (2,) * n, "SAME")
     how = dict(ksize=[1, *[2] * n, 1], strides=[1, *[2] * n, 1], padding="SAME")
     for a, b in [(x[:-1], y), ((*x, 1), y), ((2, -4, *x[2:]), y), (x, y[1:]), (x, ()), (x, (*y[:-2], 5, 3)), (x, (*y[:-2], 1, 3)), (x, (*y[:-2], 3, 3)),
-                 (x, (*y[:-2], 0, 3)), ((*x[:-2], 0, 3), y), ((2**31 - 1,) * len(x), y)]:
+                 (x, (*y[:-2], 0, 3)), ((*x[:-2], 0, 3), y), ((2**31 - 1,) * len(x), y), (x, (0, *y[1:])), (x, (*y[:-1], 0)), ((0, *x[1:]), y),
+                 ((*x[:-1], 0), y), ((0, *x[1:-1], 0), (1, *y[1:-1], 5))]:
         yield Case(np.int32(a), num(g, "float32", *b), texts=max(a, default=0) < 100, **how)
     yield Case(np.int32(5), num(g, "float32", *y), texts=True, **how)
     yield Case(np.int32([x]), num(g, "float32", *y), texts=True, **how)
