@@ -15,10 +15,10 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(HAS_ASAN)
 #include <sanitizer/common_interface_defs.h>
 #define BEGIN_SWITCH(kept, to, size) __sanitizer_start_switch_fiber(kept, to, size)
-#define END_SWITCH(kept)             __sanitizer_finish_switch_fiber(kept, NULL, NULL)
+#define END_SWITCH(kept, from, size) __sanitizer_finish_switch_fiber(kept, from, size)
 #else
 #define BEGIN_SWITCH(kept, to, size) ((void)(kept), (void)(to), (void)(size))
-#define END_SWITCH(kept)             ((void)(kept))
+#define END_SWITCH(kept, from, size) ((void)(kept), (void)(from), (void)(size))
 #endif
 
 enum {
@@ -34,7 +34,7 @@ enum {
 _Thread_local struct emulated_thread emulated_thread;
 intptr_t emulated_distance;
 
-enum state { READY, AT_BARRIER, AT_SHUFFLE, ENDED };
+enum state { ENDED, READY, AT_BARRIER, AT_SHUFFLE, N_STATES };
 
 struct fiber {
     ucontext_t context;
@@ -60,6 +60,8 @@ struct emulator {
     const void *back_stack;
     size_t back_bytes;
     struct fiber fiber[MOST_THREADS];
+    int n_fibers; /* fibers that have been created; they run one thread of each block */
+    bool is_ending;
     char *stacks;
     int n_shared;
     struct shared shared[MOST_SHARED];
@@ -86,25 +88,7 @@ static struct emulator *make(void)
     return e;
 }
 
-void emulated_end(void)
-{
-    if (!emulator)
-        return;
-    munmap(emulator->stacks, (size_t)MOST_THREADS * STACK_BYTES);
-    free(emulator);
-    emulator = NULL;
-}
-
 /* ---- fibers ---- */
-
-static void run_thread(void)
-{
-    struct emulator *e = emulator;
-    END_SWITCH(NULL);
-    e->call(e->args);
-    e->fiber[emulated_thread.thread].state = ENDED;
-    BEGIN_SWITCH(NULL, e->back_stack, e->back_bytes);
-}
 
 /* Sets the state of the running fiber, suspends the fiber, and returns to the scheduler. */
 static void wait_in(enum state state)
@@ -114,7 +98,7 @@ static void wait_in(enum state state)
     f->state = state;
     BEGIN_SWITCH(&f->asan_kept, e->back_stack, e->back_bytes);
     swapcontext(&f->context, &e->back);
-    END_SWITCH(f->asan_kept);
+    END_SWITCH(f->asan_kept, NULL, NULL);
 }
 
 /* Runs a fiber until it waits or ends. */
@@ -124,18 +108,43 @@ static void resume(struct emulator *e, int thread)
     emulated_thread.thread = thread;
     BEGIN_SWITCH(&e->asan_back, e->stacks + (size_t)thread * STACK_BYTES, STACK_BYTES);
     swapcontext(&e->back, &f->context);
-    END_SWITCH(e->asan_back);
+    END_SWITCH(e->asan_back, NULL, NULL);
 }
 
-static void begin_fiber(struct emulator *e, int thread)
+/* Runs a thread of each block. A fiber is not made anew for each block, because that takes
+ * AddressSanitizer several system calls. */
+static void run_threads(void)
+{
+    struct emulator *e = emulator;
+    END_SWITCH(NULL, &e->back_stack, &e->back_bytes);
+    while (!e->is_ending) {
+        e->call(e->args);
+        wait_in(ENDED);
+    }
+    BEGIN_SWITCH(NULL, e->back_stack, e->back_bytes);
+}
+
+static void make_fiber(struct emulator *e, int thread)
 {
     struct fiber *f = &e->fiber[thread];
-    f->state = READY;
     getcontext(&f->context);
     f->context.uc_stack.ss_sp = e->stacks + (size_t)thread * STACK_BYTES;
     f->context.uc_stack.ss_size = STACK_BYTES;
     f->context.uc_link = &e->back;
-    makecontext(&f->context, run_thread, 0);
+    makecontext(&f->context, run_threads, 0);
+}
+
+void emulated_end(void)
+{
+    struct emulator *e = emulator;
+    if (!e)
+        return;
+    e->is_ending = true;
+    for (int k = 0; k < e->n_fibers; k++)
+        resume(e, k);
+    munmap(e->stacks, (size_t)MOST_THREADS * STACK_BYTES);
+    free(e);
+    emulator = NULL;
 }
 
 void *emulated_shared(const void *key, size_t bytes)
@@ -202,7 +211,7 @@ static void shuffle(struct emulator *e, int first)
 static bool run_warp(struct emulator *e, int first)
 {
     for (;;) {
-        int in[ENDED + 1] = {0};
+        int in[N_STATES] = {0};
         for (int k = 0; k < WARP; k++) {
             const int thread = first + nth(e->order / 3, k, WARP);
             if (e->fiber[thread].state == READY)
@@ -228,8 +237,10 @@ static void run_block(struct emulator *e, int n_threads)
 {
     const int n_warps = n_threads / WARP;
     int n_ended;
+    for (; e->n_fibers < n_threads; e->n_fibers++)
+        make_fiber(e, e->n_fibers);
     for (int k = 0; k < n_threads; k++)
-        begin_fiber(e, k);
+        e->fiber[k].state = READY;
     do {
         n_ended = 0;
         for (int w = 0; w < n_warps; w++)
