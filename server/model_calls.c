@@ -63,7 +63,9 @@ static void model_gone(struct srv_server *s, const char *model)
 static enum rt_status validate(struct srv_server *s, struct srv_version *v, const char *dir,
                                const _Atomic bool *cancelled, struct rt_error *err)
 {
-    enum rt_status st = srv_scheduler_compile(s->scheduler, v, cancelled, err);
+    enum rt_status st = srv_scheduler_read_parameters(s->scheduler, v, dir, err);
+    if (!st)
+        st = srv_scheduler_compile(s->scheduler, v, cancelled, err);
     if (!st)
         st = srv_warmup_run(s, v, dir, cancelled, err);
     if (!st)

@@ -49,6 +49,8 @@ struct srv_version {
     struct rt_account *account;
     /* the configuration of a model of a Triton repository, or NULL; owned by the version */
     struct srv_triton *triton;
+    /* The parameters of the version's batches, allocated in the arena of `loaded`. */
+    const struct srv_batching *batching;
 };
 
 /* Returns a zeroed array of handle counts, one per I/O loop, or NULL if memory runs out. The caller

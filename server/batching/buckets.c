@@ -14,7 +14,7 @@ static bool may_merge(const struct srv_model_queue *l, const struct srv_call_que
                       const struct srv_job *job)
 {
     return q && !q->never_merge && job->n_rows > 0 && job->n_feeds > 0 && job->n_fetches > 0 &&
-           srv_batching_merges(&l->batching, job->signature->def->name, q->rowwise) &&
+           srv_batching_merges(l->batching, job->signature->def->name, q->rowwise) &&
            (l->policy.max_rows > 1 || l->policy.n_sizes);
 }
 
@@ -36,7 +36,7 @@ static struct srv_feed_key key_of(const struct rt_tensor *t, bool has_rows, bool
 
 static uint64_t hash_of(const struct srv_job *job)
 {
-    bool has_rows = job->n_rows > 0, pads = job->version->model_queue->batching.pads;
+    bool has_rows = job->n_rows > 0, pads = job->version->model_queue->batching->pads;
     uint64_t h = (uintptr_t)job->signature->call ^ (uint64_t)has_rows;
     if (job->signature->writes)
         return 0;
@@ -52,7 +52,7 @@ static uint64_t hash_of(const struct srv_job *job)
 static bool fits(const struct srv_bucket *b, const struct srv_job *job)
 {
     const struct rt_model_signature *sig = job->signature;
-    bool pads = job->version->model_queue->batching.pads;
+    bool pads = job->version->model_queue->batching->pads;
     if (!b->queue)
         return sig->writes;
     if (sig->writes || b->core.is_small != is_small(job) ||
@@ -132,7 +132,7 @@ struct srv_bucket *srv_bucket_of(const struct srv_job *job)
     b->has_rows = job->n_rows > 0;
     b->n_feeds = n_feeds;
     for (int i = 0; i < n_feeds; i++)
-        b->feeds[i] = key_of(&job->feeds[i], b->has_rows, l->batching.pads);
+        b->feeds[i] = key_of(&job->feeds[i], b->has_rows, l->batching->pads);
     l->n_buckets++;
     return b;
 }

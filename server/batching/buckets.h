@@ -51,7 +51,7 @@ struct srv_model_queue {
     int n_buckets;
     /* one queue per callable; guarded by the scheduler's mu */
     struct srv_call_queue *queues;
-    struct srv_batching batching;
+    const struct srv_batching *batching;
     struct srv_core_policy policy;
 };
 

@@ -42,7 +42,7 @@ static enum rt_status fail_full_batches(struct srv_job *job, const struct srv_bu
 {
     /* TensorFlow Serving's error message reports at least one batch, even if no batch is queued. */
     long long n = b->queue->core.n_batches ? b->queue->core.n_batches : 1;
-    const struct srv_batching *p = &job->version->model_queue->batching;
+    const struct srv_batching *p = job->version->model_queue->batching;
     if (!p->splits_large)
         return rt_fail(&job->err, RT_UNAVAILABLE,
                        "The batch scheduling queue to which this task was submitted is full; "
@@ -105,7 +105,7 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
 
 enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
 {
-    const struct srv_batching *b = &job->version->model_queue->batching;
+    const struct srv_batching *b = job->version->model_queue->batching;
 
     (void)s;
     if (b->n_levels && job->level > b->n_levels)
@@ -225,7 +225,7 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
             atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
             refuse(&t, job, rt_fail_memory(&job->err, "a queue", sizeof *b));
         } else if (b->core.merges && job->n_rows > srv_core_row_limit(&b->core) &&
-                   job->version->model_queue->batching.splits_large) {
+                   job->version->model_queue->batching->splits_large) {
             submit_sub_requests(s, b, job, now, &t);
         } else {
             submit_one(s, b, job, now, &t);

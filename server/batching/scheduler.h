@@ -22,15 +22,19 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
 /* Completes all queued jobs with UNAVAILABLE, and joins the workers. */
 void srv_scheduler_free(struct srv_scheduler *s);
 
+/* Sets v->batching, from the server's parameters and from the files of the version, whose
+ * SavedModel is in `dir`. Called on the loader's thread, after the version is loaded and before the
+ * functions below. Fails if the version's own parameters are invalid. */
+enum rt_status srv_scheduler_read_parameters(struct srv_scheduler *s, struct srv_version *v,
+                                             const char *dir, struct rt_error *err);
 /* Compiles the version's signatures for the batch sizes to which the batches of a GPU are padded.
  * Called on the loader's thread, before the version is published. Does nothing for a version on the
- * CPU. Fails if the version's own
- * batching parameters are invalid, or with RT_CANCELLED. Sizes that cannot be compiled, or not
- * within a minute, are left to the background compiler. */
+ * CPU. Fails with RT_CANCELLED, or if memory runs out. Sizes that cannot be compiled, or not within
+ * a minute, are left to the background compiler. */
 enum rt_status srv_scheduler_compile(struct srv_scheduler *s, const struct srv_version *v,
                                      const _Atomic bool *cancelled, struct rt_error *err);
-/* Creates the model queue of a version before the version is published. Fails if the version's own
- * batching parameters are invalid. */
+/* Creates the model queue of a version before the version is published. Reads no files, because it
+ * is called on the manager's thread. Fails only if memory runs out. */
 enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,
                                    struct srv_model_queue **out, struct rt_error *err);
 /* Frees a version's model queue. The last handle to the version must have been released, and no job

@@ -118,7 +118,7 @@ static inline struct srv_job *srv_job_of(struct srv_core_job *j)
 /* Returns whether a job is batched as in TensorFlow Serving (--enable_batching=true). */
 static inline bool srv_job_is_as_tensorflow(const struct srv_job *job)
 {
-    return srv_batching_is_for_all(&job->version->model_queue->batching,
+    return srv_batching_is_for_all(job->version->model_queue->batching,
                                    job->signature->def->name) &&
            !job->signature->writes;
 }

@@ -208,7 +208,7 @@ static void request_size(const struct rt_model_signature *sig, struct rt_shape *
 static void request_compilation(const struct srv_model_queue *l, const struct rt_model *m)
 {
     for (int i = 0; i < m->n_signatures; i++) {
-        struct rt_shape *shapes = batch_shapes(&l->batching, &l->policy, &m->signatures[i]);
+        struct rt_shape *shapes = batch_shapes(l->batching, &l->policy, &m->signatures[i]);
         for (int n = 0; shapes && n < l->policy.n_sizes && n < MAX_COMPILED_SIZES; n++)
             request_size(&m->signatures[i], shapes, l->policy.sizes[n]);
         free(shapes);
@@ -237,22 +237,27 @@ static void set_gpu_sizes(struct srv_core_policy *p)
         p->sizes[p->n_sizes++] = p->max_rows;
 }
 
-/* Reads the parameters with which batches of the version are made, which the workers of the group
- * run. */
-static enum rt_status read_policy(struct srv_scheduler *s, const struct srv_version *v,
-                                  struct srv_batching *batching, struct srv_core_policy *policy,
-                                  int group, struct rt_error *err)
+/* Sets the policy of the version's batches, which the workers of the group run. */
+static void set_policy(const struct srv_version *v, int group, struct srv_core_policy *policy)
 {
-    const struct rt_saved_model *files = v->loaded->saved_model;
-    const enum rt_status st = srv_batching_of_version(batching, &s->batching, &s->server->options,
-                                                      files ? files->dir : "", err);
+    srv_batching_policy(v->batching, policy);
+    if (group > 0)
+        set_gpu_sizes(policy);
+}
+
+enum rt_status srv_scheduler_read_parameters(struct srv_scheduler *s, struct srv_version *v,
+                                             const char *dir, struct rt_error *err)
+{
+    struct srv_batching *b = rt_arena_alloc(v->loaded->arena, sizeof *b);
+    if (!b)
+        return rt_fail_memory(err, "a version's batching parameters", sizeof *b);
+    const enum rt_status st =
+        srv_batching_of_version(b, &s->batching, &s->server->options, dir, err);
     if (st)
         return st;
     if (v->triton)
-        srv_triton_batching(v->triton, batching);
-    srv_batching_policy(batching, policy);
-    if (group > 0)
-        set_gpu_sizes(policy);
+        srv_triton_batching(v->triton, b);
+    v->batching = b;
     return RT_OK;
 }
 
@@ -262,15 +267,15 @@ enum rt_status srv_scheduler_compile(struct srv_scheduler *s, const struct srv_v
     const struct rt_model *m = v->loaded;
     const int64_t end = rt_now_ns() + COMPILE_NS;
     const int group = group_of(s, rt_model_accelerator(m));
-    struct srv_batching batching;
     if (group == 0)
         return RT_OK;
     struct srv_core_policy *p = calloc(1, sizeof *p);
-    enum rt_status st = p ? read_policy(s, v, &batching, p, group, err)
-                          : rt_fail_memory(err, "a version's batch sizes", sizeof *p);
+    enum rt_status st = p ? RT_OK : rt_fail_memory(err, "a version's batch sizes", sizeof *p);
+    if (p)
+        set_policy(v, group, p);
     for (int i = 0; !st && i < m->n_signatures; i++) {
         struct rt_shape *shapes =
-            m->signatures[i].same ? NULL : batch_shapes(&batching, p, &m->signatures[i]);
+            m->signatures[i].same ? NULL : batch_shapes(v->batching, p, &m->signatures[i]);
         for (int n = 0; shapes && !st && n < p->n_sizes && rt_now_ns() < end; n++) {
             request_size(&m->signatures[i], shapes, p->sizes[n]);
             rt_session_compile(m->session);
@@ -291,14 +296,11 @@ enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *
 
     if (!l)
         return rt_fail_memory(err, "a version's queue", sizeof *l);
-    const enum rt_status st = read_policy(s, v, &l->batching, &l->policy, group, err);
-    if (st) {
-        free(l);
-        return st;
-    }
-    request_compilation(l, v->loaded);
     l->scheduler = s;
     l->version = v;
+    l->batching = v->batching;
+    set_policy(v, group, &l->policy);
+    request_compilation(l, v->loaded);
     l->pool = group > 0 ? &s->gpus : &s->cpu;
     rt_mutex_lock(&s->mu);
     srv_core_model_queue_init(l->pool, &l->core, &l->policy);

@@ -13,8 +13,7 @@
 #include "server/config/text_file.h"
 #include "tensorflow_serving/servables/tensorflow/session_bundle_config.pb-c.h"
 
-/* Maximum size of a version's parameters file. The manager's thread parses this file, so a larger
- * file would delay all other models. */
+/* Maximum size of a version's parameters file, which limits the time of its parsing. */
 enum { MAX_VERSION_BYTES = 64 << 10 };
 
 typedef Tensorflow__Serving__BatchingParameters batching_message;

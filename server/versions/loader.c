@@ -179,8 +179,8 @@ static void log_timing(const struct srv_load *load, struct rt_session *session)
                load->model, s.untimed, s.untimed == 1 ? "" : "s");
 }
 
-/* Replays the version's warm-up and goldens. If the replay fails, frees the version, which is then
- * not served. */
+/* Reads the version's batching parameters, and replays its warm-up and goldens. If this fails,
+ * frees the version, which is then not served. */
 static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
 {
     struct srv_version v = {.model = load->model,
@@ -203,6 +203,7 @@ static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
             rt_session_compile(session);
         rt_session_loading(session, false, NULL);
     }
+    load->batching = v.batching;
     if (st) {
         l->calls->free(load->loaded);
         load->loaded = NULL;

@@ -42,15 +42,17 @@ struct srv_model_calls {
     /* Returns whether the version has a warm-up file. If has_warmup is NULL, no version has a
      * warm-up file. */
     bool (*has_warmup)(const char *dir);
-    /* Replays the version's warm-up and goldens before the version is published. If `validate` is
-     * NULL, neither is replayed. If *cancelled becomes true, the replay ends early. The function
-     * `load` ends early if its option session.cancelled becomes true. */
+    /* Reads the version's batching parameters into v->batching, and replays the version's warm-up
+     * and goldens before the version is published. If `validate` is NULL, does neither. If
+     * *cancelled becomes true, the replay ends early. The function `load` ends early if its option
+     * session.cancelled becomes true. */
     enum rt_status (*validate)(struct srv_server *s, struct srv_version *v, const char *dir,
                                const _Atomic bool *cancelled, struct rt_error *err);
     void (*free)(struct rt_model *model);
     /* Ends the requests of a version that is being unloaded, so that its handles are released. */
     void (*end)(struct rt_model *model);
-    /* `attach` creates a version's model queue and metrics before the version is published.
+    /* `attach` creates a version's model queue and metrics before the version is published. It
+     * reads no files, because it is called on the manager's thread, which serves all models.
      * `retire` is called when the version has left the map, and no new requests will find it.
      * `detach` frees what `attach` made after the version's last handle has been released. */
     enum rt_status (*attach)(struct srv_server *s, struct srv_version *v, struct rt_error *err);
@@ -107,6 +109,7 @@ struct srv_load {
     struct rt_account *account;
     /* The model's config.pbtxt, or NULL (server/triton/triton.h). Freed with `account`. */
     struct srv_triton *triton;
+    const struct srv_batching *batching; /* as in srv_version */
     int64_t ns;
 };
 

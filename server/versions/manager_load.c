@@ -135,6 +135,7 @@ static enum rt_status make_version(struct srv_manager *m, struct srv_managed *mo
     v->loaded = load->loaded;
     v->account = load->account;
     v->triton = load->triton;
+    v->batching = load->batching;
     enum rt_status st = v->model && v->handles ? m->calls->attach(m->server, v, &load->err)
                                                : rt_fail_memory(&load->err, "a version", sizeof *v);
     if (st) {

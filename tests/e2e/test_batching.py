@@ -1,7 +1,10 @@
 """Tests batching with --enable_batching and its parameters, over REST and gRPC."""
 import base64
+import contextlib
+import glob
 import json
 import os
+import re
 import threading
 import time
 import unittest
@@ -83,6 +86,18 @@ def save(path):
     os.makedirs(path)
     with open(os.path.join(path, "saved_model.pb"), "wb") as file:
         file.write(model.SerializeToString())
+
+
+def bytes_read(server, name):
+    """Returns the number of bytes that the server's thread of the given name has read from files."""
+    for task in glob.glob(f"/proc/{server.process.pid}/task/*"):
+        with contextlib.suppress(OSError):  # a thread may end meanwhile
+            with open(os.path.join(task, "comm"), encoding="utf-8") as file:
+                if file.read() != name + "\n":
+                    continue
+            with open(os.path.join(task, "io"), encoding="ascii") as file:
+                return int(re.search("rchar: ([0-9]+)", file.read())[1])
+    raise AssertionError("no thread " + name)
 
 
 class Batched:
@@ -365,6 +380,22 @@ class Modes(Case):
         with Batched(self, WAITS, "--enable_per_model_batching_parameters") as b:
             self.assertEqual(b.outputs(*[("rows", [0.0])] * 4), [[1.0]] * 4)
             self.assertEqual(b.rest("double", [1.0] * 9)[0], 200)
+
+    def test_the_manager_reads_no_parameters(self):
+        """The manager's thread serves all models, so the loads' threads must read the files of versions. Each of these
+        files has 60 KB, and more models than one are loaded because the manager reads some bytes for itself."""
+        flags = ("--enable_batching=true", "--enable_per_model_batching_parameters", "--model_wait_seconds=1")
+        names = [f"m{i}" for i in range(10)]
+        self.put("models/first/1")
+        with Server(f"--models={self.path('models')}", *flags) as server:
+            before = bytes_read(server, "manager")
+            for name in names:
+                self.put(f".aside/{name}/1")
+                self.write(f".aside/{name}/1/batching_params.pbtxt", "max_batch_size { value: 8 }" + "\n" * 60000)
+                os.rename(self.path(".aside", name), self.path("models", name))
+            for name in names:
+                wait_for(lambda m=name: server.state(m, 1) == "AVAILABLE", name)
+            self.assertLess(bytes_read(server, "manager") - before, 300000)
 
     def test_a_version_whose_file_is_wrong_is_not_served(self):
         save(self.path("m", "1"))

@@ -127,10 +127,12 @@ static struct world *begin(struct world *w, int n_workers, bool rowwise, bool wr
                                    .outputs = &w->out};
     w->signature =
         (struct rt_model_signature){.def = &w->def, .rowwise = rowwise, .writes = writes};
-    w->loaded = (struct rt_model){.n_signatures = 1, .signatures = &w->signature};
+    w->loaded = (struct rt_model){
+        .n_signatures = 1, .signatures = &w->signature, .arena = rt_arena_new(1 << 20)};
     w->version = (struct srv_version){.model = "m", .version = 1, .loaded = &w->loaded};
     w->version.handles = srv_handles_new(1);
     assert_non_null(w->version.handles);
+    assert_ok(srv_scheduler_read_parameters(w->server.scheduler, &w->version, "", &err), &err);
     assert_ok(srv_model_queue_new(w->server.scheduler, &w->version, &w->version.model_queue, &err),
               &err);
     static const char *const names[] = {"serving_default"};
@@ -174,6 +176,7 @@ void sched_end(struct world *w)
     srv_model_queue_free(w->version.model_queue);
     srv_metrics_drop_version(w->server.metrics, w->version.metrics);
     srv_metrics_free(w->server.metrics);
+    rt_arena_free(w->loaded.arena);
     free(w->version.handles);
     free(w);
 }
