@@ -172,7 +172,7 @@ struct srv_manager {
     /* Whether n_bursts had increased at the last check. The next check that finds n_bursts
      * unchanged trims the heap. */
     bool bursts_wait;
-    char *folder_trouble, *config_trouble;
+    struct srv_trouble folder_trouble, config_trouble;
 };
 
 /* Returns whether a model is settled. A model is settled when one of its versions serves, all

@@ -18,6 +18,10 @@ enum {
     /* Maximum number of unconfigured models that the table lists. */
     MAX_GONE_MODELS = 1000,
 };
+/* The first and the longest pause between two log lines that tell the same problem. Each pause is
+ * twice as long as the one before. */
+#define TROUBLE_PAUSE_NS INT64_C(5000000000)
+#define TROUBLE_MAX_NS   INT64_C(600000000000)
 
 void srv_mgr_wake(struct srv_manager *m)
 {
@@ -41,18 +45,26 @@ static char *copy_as_utf8(const char *text)
     return p;
 }
 
-void srv_mgr_log_once(struct srv_manager *m, char **last, const char *text)
+void srv_mgr_set_trouble(struct srv_manager *m, struct srv_trouble *trouble, const char *text)
 {
-    char *before = *last;
+    const int64_t now = rt_now_ns();
+    char *before = trouble->text;
     char *copy = text ? copy_as_utf8(text) : NULL;
-    if (copy ? before && strcmp(before, copy) == 0 : !text && !before) {
+    const bool lasts = copy && before && strcmp(before, copy) == 0;
+
+    if (text && (!lasts || now >= trouble->again_ns)) {
+        RT_LOG(RT_LOG_WARNING, "%s", text);
+        trouble->pause_ns = !lasts                                   ? TROUBLE_PAUSE_NS
+                            : trouble->pause_ns < TROUBLE_MAX_NS / 2 ? 2 * trouble->pause_ns
+                                                                     : TROUBLE_MAX_NS;
+        trouble->again_ns = now + trouble->pause_ns;
+    }
+    if (lasts) {
         free(copy);
         return;
     }
-    if (text)
-        RT_LOG(RT_LOG_WARNING, "%s", text);
     rt_mutex_lock(&m->mu);
-    *last = copy;
+    trouble->text = copy;
     rt_mutex_unlock(&m->mu);
     free(before);
 }
@@ -183,7 +195,7 @@ static void free_entry(struct srv_managed_version *e)
 {
     free(e->message);
     free(e->dir);
-    free(e->trouble);
+    free(e->trouble.text);
     free(e);
 }
 
@@ -192,7 +204,7 @@ void srv_mgr_free_model(struct srv_managed *model)
     for (int i = 0; i < model->n_entries; i++)
         free_entry(model->entries[i]);
     free(model->entries);
-    free(model->trouble);
+    free(model->trouble.text);
     srv_triton_free(model->triton);
     free(model->name);
     free(model);

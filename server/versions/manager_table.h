@@ -13,6 +13,16 @@
 #include "server/versions/loader.h"
 #include "server/versions/manager.h"
 
+/* A problem that lasts. The log tells it when it begins, and again after ever longer pauses while
+ * it lasts. */
+struct srv_trouble {
+    /* The problem, or NULL if there is none. The manager's thread writes this member, and other
+     * threads read it. A thread that writes or reads it holds the manager's lock. */
+    char *text;
+    int64_t again_ns; /* earliest time at which the log tells the same problem again */
+    int64_t pause_ns;
+};
+
 /* A model's version. The version is wanted now or was wanted earlier. */
 struct srv_managed_version {
     int64_t version;
@@ -25,9 +35,8 @@ struct srv_managed_version {
     bool no_message;
     bool wanted; /* whether the model's version policy selects the version */
     bool final;  /* whether the version failed and will not be retried until its files change */
-    /* last logged warning about the version's directories, or NULL; a version with a warning may
-     * serve */
-    char *trouble;
+    /* warning about the version's directories; a version with a warning may serve */
+    struct srv_trouble trouble;
 
     /* The members below belong to the manager's thread. */
     char *dir;
@@ -71,15 +80,14 @@ struct srv_managed {
     /* Whether a request has unloaded the model. The model then has no versions until another
      * request loads it, or until it is no longer configured. Guarded by the manager's lock. */
     bool is_off;
-    int64_t since; /* time since which the model has been configured */
-    bool empty_logged;
+    int64_t since;    /* time since which the model has been configured */
+    bool is_empty;    /* whether the last scan that succeeded found no version in the base path */
     int64_t scan_due; /* time since which a scan of the base path is due, or RT_NEVER */
     /* whether the last scan found more than SMALL_NAMES files and directories in the base path */
     bool is_large;
-    /* The last logged problem with the base path, or NULL. Each problem is logged once. The status
-     * of a version that still serves contains the problem. The manager's thread writes this member
-     * under the lock. */
-    char *trouble;
+    /* The problem with the base path. The status of a version that still serves contains it, and so
+     * does the error for a model without versions. */
+    struct srv_trouble trouble;
     /* The model's config.pbtxt as it was last read without an error, or NULL, and a hash of the
      * status of the file that was last read, or 0. */
     struct srv_triton *triton;
@@ -106,9 +114,9 @@ void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
 /* Appends "MODEL (reason)" to the list, where the reason states why startup waits for the model. */
 void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed *model);
 void srv_mgr_wake(struct srv_manager *m);
-/* Logs the problem `text` and stores it in *last under the lock, unless *last equals `text`.
- * If the problem no longer exists, `text` is NULL. */
-void srv_mgr_log_once(struct srv_manager *m, char **last, const char *text);
+/* Stores the problem `text`, and logs it if it is new or the pause since the last log line has
+ * ended. If there is no problem, `text` is NULL. */
+void srv_mgr_set_trouble(struct srv_manager *m, struct srv_trouble *trouble, const char *text);
 const char *srv_mgr_state_text(const struct srv_managed_version *e);
 /* Changes a version's state as policy.h's table allows, or replaces the reason for the state START
  * or END. The reason for START is why the version is not loaded yet. */

@@ -275,7 +275,7 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
         srv_mgr_try_again(m);
         return;
     }
-    srv_mgr_log_once(m, &e->trouble, found->warning);
+    srv_mgr_set_trouble(m, &e->trouble, found->warning);
     bool was_wanted = e->wanted;
     set_wanted(m, e, true);
     if (e->state == SRV_END && !was_wanted) {
@@ -323,9 +323,10 @@ void srv_mgr_watch_folder(struct srv_manager *m, const char *path, int *watch)
                                        IN_ONLYDIR);
 }
 
-/* Logs that a configured base path is itself the directory of a version. A base path must be one
- * level above this directory. The path of --models must be two levels above it. */
-static void log_version_as_model(const struct srv_manager *m, const struct srv_model_config *c)
+/* Returns the problem that a configured base path is itself the directory of a version. A base path
+ * must be one level above this directory. The path of --models must be two levels above it. */
+static const char *version_as_model(const struct srv_manager *m, const struct srv_model_config *c,
+                                    struct rt_arena *arena)
 {
     const char *slash = strrchr(c->base_path, '/'), *above = slash;
     bool of_folder = m->folder && srv_config_find(m->folder, c->name) == c;
@@ -334,33 +335,45 @@ static void log_version_as_model(const struct srv_manager *m, const struct srv_m
     int model = slash > c->base_path ? (int)(slash - c->base_path) : 1;
     int folder = above > c->base_path ? (int)(above - c->base_path) : 1;
     if (!of_folder)
-        RT_LOG(RT_LOG_WARNING,
-               "%s is itself a version of a model: give the directory above it as base path: %.*s",
-               c->base_path, model, c->base_path);
+        return rt_arena_printf(
+            arena,
+            "%s is itself a version of a model: give the directory above it as base path: %.*s",
+            c->base_path, model, c->base_path);
+    return rt_arena_printf(
+        arena,
+        "%s is itself a version of a model: --models wants the directory that holds the models' "
+        "directories, here %.*s; for this model alone give --model_base_path=%.*s",
+        c->base_path, folder, c->base_path, model, c->base_path);
+}
+
+/* Returns the problem of a model whose base path contains no version. */
+static const char *no_versions(const struct srv_manager *m, const struct srv_managed *model,
+                               struct rt_arena *arena)
+{
+    const char *base_path = model->config->base_path;
+    char file[4096];
+    const char *text = NULL;
+    snprintf(file, sizeof file, "%s/saved_model.pb", base_path);
+    if (access(file, F_OK) == 0)
+        text = version_as_model(m, model->config, arena);
     else
-        RT_LOG(RT_LOG_WARNING,
-               "%s is itself a version of a model: --models wants the directory that holds the "
-               "models' directories, here %.*s; for this model alone give --model_base_path=%.*s",
-               c->base_path, folder, c->base_path, model, c->base_path);
+        text = rt_arena_printf(arena,
+                               "No versions of servable %s found under base path %s. Did you "
+                               "forget to name your leaf directory as a number (eg. '/1/')?",
+                               model->name, base_path);
+    return text ? text : "out of memory";
 }
 
 /* Updates the model's versions after a scan of its base path. */
-static void take_scan(struct srv_manager *m, struct srv_managed *model, const struct srv_scan *scan)
+static void take_scan(struct srv_manager *m, struct srv_managed *model, const struct srv_scan *scan,
+                      struct rt_arena *arena)
 {
-    srv_mgr_log_once(m, &model->trouble, scan->warning);
+    model->is_empty = scan->n_there == 0;
+    srv_mgr_set_trouble(m, &model->trouble,
+                        model->is_empty ? no_versions(m, model, arena) : scan->warning);
     for (int i = 0; i < scan->n; i++)
         want(m, model, &scan->found[i]);
     want_nothing_else(m, model, scan);
-    char file[4096];
-    snprintf(file, sizeof file, "%s/saved_model.pb", model->config->base_path);
-    if (scan->n_there == 0 && !model->empty_logged && access(file, F_OK) == 0)
-        log_version_as_model(m, model->config);
-    else if (scan->n_there == 0 && !model->empty_logged)
-        RT_LOG(RT_LOG_WARNING,
-               "No versions of servable %s found under base path %s. Did you forget to name your "
-               "leaf directory as a number (eg. '/1/')?",
-               model->name, model->config->base_path);
-    model->empty_logged = scan->n_there == 0;
 }
 
 /* Reads the model's config.pbtxt again if it has changed. If the file cannot be read, the
@@ -412,6 +425,7 @@ static void scan_model(struct srv_manager *m, struct srv_managed *model, bool ma
 {
     if (!model->config || model->is_off) {
         want_nothing_else(m, model, NULL);
+        srv_mgr_set_trouble(m, &model->trouble, NULL);
         if (model->watch >= 0)
             inotify_rm_watch(m->inotify_fd, model->watch);
         model->watch = -1;
@@ -431,11 +445,11 @@ static void scan_model(struct srv_manager *m, struct srv_managed *model, bool ma
     if (!model->is_large || may_be_large) {
         model->scan_due = RT_NEVER;
         if (!st)
-            take_scan(m, model, &scan);
+            take_scan(m, model, &scan, arena);
         else
             /* An unreadable base path does not count as empty, so the served versions continue to
              * serve. */
-            srv_mgr_log_once(m, &model->trouble, arena ? rt_error_text(&err) : "out of memory");
+            srv_mgr_set_trouble(m, &model->trouble, arena ? rt_error_text(&err) : "out of memory");
         if (st)
             model->watch = -1;
     }

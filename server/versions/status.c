@@ -97,7 +97,7 @@ static enum rt_status copy_status(const struct srv_managed *model, bool has_vers
         const struct srv_managed_version *e = model->entries[i];
         if (has_version && e->version != version)
             continue;
-        const char *trouble = model->trouble ? model->trouble : e->trouble;
+        const char *trouble = model->trouble.text ? model->trouble.text : e->trouble.text;
         const char *text = e->state == SRV_AVAILABLE && trouble ? trouble : srv_mgr_state_text(e);
         s[*n] = (struct srv_version_status){e->version, e->state, e->code,
                                             rt_arena_strdup(arena, text)};
@@ -124,8 +124,9 @@ enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool h
     rt_mutex_lock(&m->mu);
     const struct srv_managed *managed = srv_mgr_find_model(m, (const char *)model.p, model.n);
     enum rt_status st = copy_status(managed, has_version, version, arena, out, &found, err);
-    const char *why =
-        managed && managed->trouble ? rt_arena_printf(arena, ": %s", managed->trouble) : "";
+    const char *why = managed && managed->trouble.text
+                          ? rt_arena_printf(arena, ": %s", managed->trouble.text)
+                          : "";
     rt_mutex_unlock(&m->mu);
     if (st)
         return st;

@@ -1,5 +1,6 @@
 """Tests those effects of flags and configuration files on versions that the unit tests (test_options, test_settings,
 test_config, test_policy, test_manager) cannot check."""
+import datetime
 import os
 import shutil
 import signal
@@ -374,6 +375,23 @@ class Lifecycle(ConfigCase):
             self.logged(server, f"Could not find base path {self.path('m')} for servable m")
             time.sleep(1.1)
             self.assertEqual(server.predict("m", [1.0]), [3.5])
+
+    def test_a_base_path_without_versions_is_told_again_and_in_the_status(self):
+        """The pauses between the log lines grow, so that a mistyped path is told soon and does not fill the log."""
+        os.makedirs(self.path("empty"))
+        texts = {"empty": f"No versions of servable empty found under base path {self.path('empty')}",
+                 "typo": f"Could not find base path {self.path('typo')} for servable typo"}
+        with Server("--model_config_file=" + self.config("empty", "typo"), "--model_wait_seconds=1",
+                    wait=False) as server:
+            for model, text in texts.items():
+                wait_for(lambda m=model, t=text: t in server.request(f"/v1/models/{m}")[1].decode(), "the status")
+                self.assertEqual(server.request(f"/v1/models/{model}")[0], 404)
+                wait_for(lambda t=text: server.log().count(t) > 2, "the log line for the third time")
+                first, second, third = [
+                    datetime.datetime.fromisoformat(line.split()[0].replace("Z", "+00:00")).timestamp()
+                    for line in server.log().splitlines() if text in line][:3]
+                self.assertGreater(second - first, 4.9)
+                self.assertGreater(third - second, 9.9)
 
     def test_polls_once_or_never(self):
         self.put("m/1", PLUS_3)

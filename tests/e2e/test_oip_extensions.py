@@ -99,7 +99,7 @@ class Repository(test_oip.Client):
         os.makedirs(os.path.join(self.folder, "empty"))
         self.serve()
         self.switch("load", "broken", 503, "name: broken version: 1")
-        self.switch("load", "empty", 503, "no version was found")
+        self.switch("load", "empty", 503, "No versions of servable empty found under base path ")
         self.switch_by_grpc("Load", grpc.StatusCode.UNAVAILABLE, "name: broken", model_name="broken")
         for path, status in (("", 404), ("/ready", 503), ("/config", 404), ("/versions/1/stats", 404)):
             got, _, body = self.ask("GET", f"/v2/models/broken{path}")
