@@ -47,6 +47,22 @@ bool pb_field_is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *
     }
 }
 
+size_t pb_fixed_bytes(ProtobufCType t)
+{
+    switch (t) {
+    case PROTOBUF_C_TYPE_SFIXED64:
+    case PROTOBUF_C_TYPE_FIXED64:
+    case PROTOBUF_C_TYPE_DOUBLE:
+        return 8;
+    case PROTOBUF_C_TYPE_SFIXED32:
+    case PROTOBUF_C_TYPE_FIXED32:
+    case PROTOBUF_C_TYPE_FLOAT:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
 size_t pb_element_bytes(ProtobufCType t)
 {
     switch (t) {

@@ -12,6 +12,9 @@
  * field without presence is set if it differs from its default. */
 bool pb_field_is_set(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
 
+/* Returns the size in bytes of a serialized element of type `t` if all elements have the same size,
+ * and 0 if they are varints or have a length. */
+size_t pb_fixed_bytes(ProtobufCType t);
 /* Returns the size in bytes of an element of a repeated field of type `t`. */
 size_t pb_element_bytes(ProtobufCType t);
 /* Returns the number of bytes by which pb_append would enlarge a repeated field's array for n more

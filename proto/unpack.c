@@ -51,21 +51,35 @@ static bool spend(struct look *l, size_t bytes)
     return true;
 }
 
-/* Returns the size in bytes of an element of fixed size on the wire, or 0 for a varint. */
-static size_t fixed_bytes(ProtobufCType t)
+/* Returns the wire type of an unpacked field. */
+static enum pb_wire_type wire_type(ProtobufCType t)
 {
-    switch (t) {
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return 8;
-    case PROTOBUF_C_TYPE_SFIXED32:
-    case PROTOBUF_C_TYPE_FIXED32:
-    case PROTOBUF_C_TYPE_FLOAT:
-        return 4;
-    default:
-        return 0;
-    }
+    const size_t fixed = pb_fixed_bytes(t);
+
+    if (t == PROTOBUF_C_TYPE_STRING || t == PROTOBUF_C_TYPE_BYTES || t == PROTOBUF_C_TYPE_MESSAGE)
+        return PB_BYTES;
+    return fixed == 8 ? PB_FIXED64 : fixed == 4 ? PB_FIXED32 : PB_VARINT;
+}
+
+/* Finds the fields of a message type. `last` is the last field that was looked up by its number,
+ * because the elements of a repeated field follow each other. */
+struct finder {
+    const ProtobufCMessageDescriptor *d;
+    uint32_t number;
+    const ProtobufCFieldDescriptor *last;
+};
+
+/* Returns the field of the message type to which `f` belongs. Returns NULL if the type does not
+ * have the field, or has it with another wire type. As in protobuf, `f` is then an unknown field.
+ */
+static const ProtobufCFieldDescriptor *find_field(struct finder *k, const struct pb_field *f)
+{
+    if (k->number != f->number)
+        k->last = protobuf_c_message_descriptor_get_field(k->d, f->number);
+    k->number = f->number;
+    if (!k->last || f->type == wire_type(k->last->type))
+        return k->last;
+    return f->type == PB_BYTES && k->last->label == PROTOBUF_C_LABEL_REPEATED ? k->last : NULL;
 }
 
 /* Returns the maximum number of bytes allocated for a field, without the contents of a submessage.
@@ -77,7 +91,7 @@ static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb
 
     if (!known)
         return 2 * sizeof(ProtobufCMessageUnknownField) + 2 * BLOCK_BYTES + f->whole.n;
-    const size_t place = 2 * pb_element_bytes(known->type), fixed = fixed_bytes(known->type);
+    const size_t place = 2 * pb_element_bytes(known->type), fixed = pb_fixed_bytes(known->type);
     if (f->type != PB_BYTES || known->type == PROTOBUF_C_TYPE_MESSAGE)
         return BLOCK_BYTES + place;
     if (known->type == PROTOBUF_C_TYPE_STRING || known->type == PROTOBUF_C_TYPE_BYTES)
@@ -89,9 +103,8 @@ static size_t field_bytes(const ProtobufCFieldDescriptor *known, const struct pb
 static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
                             struct rt_span rest, int depth)
 {
-    const ProtobufCFieldDescriptor *known = NULL;
+    struct finder finder = {.d = d};
     unsigned char pieces[MAX_FIELDS] = {0};
-    uint32_t number = 0;
     struct pb_field f;
     int more;
 
@@ -100,9 +113,7 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
     if (!spend(l, d->sizeof_message + BLOCK_BYTES))
         return TOO_LARGE;
     while ((more = pb_field_next(&rest, &f)) > 0) {
-        if (number != f.number)
-            known = protobuf_c_message_descriptor_get_field(d, f.number);
-        number = f.number;
+        const ProtobufCFieldDescriptor *known = find_field(&finder, &f);
         if (++l->n_unchecked == CHECK_FIELDS) {
             l->n_unchecked = 0;
             if (rt_check_call(l->check, l->err))
@@ -110,14 +121,14 @@ static enum verdict look_at(struct look *l, const ProtobufCMessageDescriptor *d,
         }
         if (!spend(l, field_bytes(known, &f)))
             return TOO_LARGE;
-        if (known && known->type == PROTOBUF_C_TYPE_STRING && f.type == PB_BYTES && f.bytes.n) {
+        if (known && known->type == PROTOBUF_C_TYPE_STRING && f.bytes.n) {
             const bool is_long = f.bytes.n > PB_MAX_STRING;
             l->offender = known;
             l->offender_of = d;
             if (is_long || memchr(f.bytes.p, '\0', f.bytes.n))
                 return is_long ? LONG_STRING : HAS_NUL;
         }
-        if (!known || known->type != PROTOBUF_C_TYPE_MESSAGE || f.type != PB_BYTES)
+        if (!known || known->type != PROTOBUF_C_TYPE_MESSAGE)
             continue;
         if (known->label != PROTOBUF_C_LABEL_REPEATED &&
             ++pieces[(known - d->fields) % MAX_FIELDS] > PB_MAX_PIECES) {
@@ -229,7 +240,7 @@ static bool store_small(ProtobufCType t, char *to, const unsigned char *from, si
 static bool add_packed(struct building *b, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
                        struct rt_span rest)
 {
-    const size_t fixed = fixed_bytes(f->type), size = pb_element_bytes(f->type);
+    const size_t fixed = pb_fixed_bytes(f->type), size = pb_element_bytes(f->type);
     uint64_t bits = 0;
 
     while (rest.n) {
@@ -365,36 +376,23 @@ static bool add_value(struct building *b, ProtobufCMessage *m, const ProtobufCFi
     }
 }
 
-/* Returns the wire type of an unpacked field. */
-static enum pb_wire_type wire_type(ProtobufCType t)
-{
-    if (t == PROTOBUF_C_TYPE_STRING || t == PROTOBUF_C_TYPE_BYTES || t == PROTOBUF_C_TYPE_MESSAGE)
-        return PB_BYTES;
-    return fixed_bytes(t) == 8 ? PB_FIXED64 : fixed_bytes(t) == 4 ? PB_FIXED32 : PB_VARINT;
-}
-
 /* Adds the fields of a serialized message to `m`. look_at must have accepted the message. */
 static bool build(struct building *b, ProtobufCMessage *m, struct rt_span rest)
 {
-    const ProtobufCFieldDescriptor *known = NULL;
-    uint32_t number = 0;
+    struct finder finder = {.d = m->descriptor};
     struct pb_field f;
     bool ok = true;
 
     while (ok && pb_field_next(&rest, &f) > 0) {
-        if (number != f.number)
-            known = protobuf_c_message_descriptor_get_field(m->descriptor, f.number);
-        number = f.number;
+        const ProtobufCFieldDescriptor *known = find_field(&finder, &f);
         if (!spend_work(b, FIELD_WORK))
             return false;
         if (!known)
             ok = add_unknown(b, m, &f);
         else if (f.type == wire_type(known->type))
             ok = add_value(b, m, known, &f);
-        else if (f.type == PB_BYTES && known->label == PROTOBUF_C_LABEL_REPEATED)
-            ok = add_packed(b, m, known, f.bytes);
         else
-            ok = fail(b, BROKEN);
+            ok = add_packed(b, m, known, f.bytes);
     }
     return ok;
 }

@@ -7,7 +7,7 @@
  *
  * pb_unpack first scans the bytes without allocating memory. It refuses a message that exceeds
  * PB_MAX_DEPTH, PB_MAX_PIECES, PB_MAX_STRING or PB_MAX_GROWTH. The unpacked message also contains
- * the fields that its type does not have.
+ * the fields that its type does not have, or has with another wire type.
  *
  * Threads: any. The caller owns the message and frees it with pb_free.
  */
