@@ -1,5 +1,7 @@
 #include "proto/wire.h"
 
+enum { MAX_TAG_BYTES = 5 }; /* as in protobuf */
+
 bool pb_varint(struct rt_span *rest, uint64_t *out)
 {
     uint64_t v = 0;
@@ -41,6 +43,8 @@ int pb_field_next(struct rt_span *rest, struct pb_field *f)
     if (!left.n)
         return 0;
     if (!pb_varint(&left, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
+        return -1;
+    if (rest->n - left.n > MAX_TAG_BYTES)
         return -1;
     *f = (struct pb_field){.number = (uint32_t)(tag >> 3), .type = (enum pb_wire_type)(tag & 7)};
     switch (f->type) {

@@ -22,7 +22,8 @@ struct pb_field {
 
 /* Reads the next field of a message from `rest` into *f, and moves `rest` past the field. Returns 1
  * for a field, 0 at the end of the message, and -1 if the message is malformed. Groups, lengths
- * beyond the end of the message, and fields with the number 0 are malformed. */
+ * beyond the end of the message, tags of more than 5 bytes, and fields with the number 0 are
+ * malformed. */
 int pb_field_next(struct rt_span *rest, struct pb_field *f);
 /* Reads the next entry of field `number`, and skips other fields. The field is a map, or a repeated
  * message with a name in field 1 and a message or bytes in field 2. Returns 1, 0 or -1 as

@@ -23,8 +23,6 @@
 #include "runtime/core/tensor_proto.h"
 #include "tensorflow/core/util/saved_tensor_slice.pb-c.h"
 
-typedef Tensorflow__SavedSliceMeta slice_meta;
-
 enum {
     MAX_FILES = 10000,
     READER = 1, /* the format version that this reader implements */
@@ -41,7 +39,9 @@ enum {
     META_VERSIONS = 2,
     TENSOR_NAME = 1,
     TENSOR_SLICE = 4,
-    VERSIONS_MIN_CONSUMER = 2
+    VERSIONS_PRODUCER = 1,
+    VERSIONS_MIN_CONSUMER = 2,
+    VERSIONS_BAD_CONSUMERS = 3,
 };
 
 /* A tensor's entry in a file's list of tensors. */
@@ -90,11 +90,93 @@ static enum rt_status hold(struct rt_checkpoint_v1 *c, size_t bytes, struct rt_e
     return st;
 }
 
+struct wanted {
+    const char *name;
+    /* the tensor, with the slices of all files in the order of the files */
+    struct rt_checkpoint_v1_description d;
+    enum rt_dtype dtype;
+    struct rt_slice part; /* the requested slice, with its lengths resolved (rt_slice_resolve) */
+    const struct rt_checkpoint_run *run;
+    struct rt_tensor *out;
+    int64_t found; /* number of elements of `part` that have been copied to `out` */
+    size_t *ends;  /* for each file, the number of slices in it and in the files before it */
+    size_t n_read; /* number of slices that have been read */
+};
+
+/* Reads a tensor's type, shape and slices from its entries in the files' lists of tensors. All
+ * entries must agree on the type and the shape, and the slices must not overlap. The caller must
+ * call free_description. */
+static enum rt_status describe(const struct rt_checkpoint_v1 *c, const struct place *first,
+                               struct wanted *w, struct rt_error *err)
+{
+    struct rt_check check;
+    enum rt_status st = RT_OK;
+
+    w->ends = calloc((size_t)c->n_files, sizeof *w->ends);
+    if (!w->ends)
+        return rt_fail_memory(err, "slices", (size_t)c->n_files * sizeof *w->ends);
+    for (const struct place *p = first; p && !st; p = p->next) {
+        st = rt_checkpoint_run_check(w->run, err);
+        if (!st)
+            st = rt_checkpoint_v1_describe(&w->d, p->meta, w->run, err);
+        w->ends[p->file] = w->d.n_slices;
+    }
+    if (!st) {
+        st = rt_slice_set_check(w->d.slices, w->d.n_slices, w->d.rank, w->d.dim,
+                                rt_checkpoint_run_as_check(w->run, &check), err);
+        if (st)
+            rt_fail_prefix(err, "tensor \"%s\" in %s: ", w->name, c->pattern);
+    }
+    return st;
+}
+
+/* Checks the shape of an entry without slices. */
+static enum rt_status check_shape(struct rt_span meta, const struct rt_checkpoint_run *run,
+                                  struct rt_error *err)
+{
+    struct rt_checkpoint_v1_description d = {0};
+    struct rt_error why = {0};
+    const enum rt_status st = rt_checkpoint_v1_describe(&d, meta, run, &why);
+
+    rt_checkpoint_v1_free_description(&d, run);
+    if (!st || st == RT_UNIMPLEMENTED)
+        return RT_OK;
+    rt_error_copy(err, &why);
+    return st;
+}
+
+static void free_description(struct wanted *w)
+{
+    free(w->ends);
+    rt_checkpoint_v1_free_description(&w->d, w->run);
+}
+
+/* Fails if the entries of a tensor contradict each other. TensorFlow then reads no tensor of the
+ * checkpoint. */
+static enum rt_status check_tensors(const struct rt_checkpoint_v1 *c,
+                                    const struct rt_checkpoint_run *run, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+
+    for (size_t i = 0; i < c->by_name.n && !st; i++) {
+        struct wanted w = {.name = c->by_name.entry[i].key, .run = run};
+        struct rt_error why = {0};
+        st = describe(c, c->by_name.entry[i].value, &w, &why);
+        free_description(&w);
+        if (st == RT_UNIMPLEMENTED)
+            st = RT_OK;
+        else if (st)
+            rt_error_copy(err, &why);
+    }
+    return st;
+}
+
 struct listing {
     struct rt_checkpoint_v1 *c;
     int file;
     const struct rt_checkpoint_run *run;
-    bool has_meta;      /* whether the message has a list of tensors, which may be empty */
+    int producer, min_consumer;
+    bool is_bad;        /* whether READER is among the bad consumers */
     size_t n_unchecked; /* number of bytes of the list read since the run's check was last called */
 };
 
@@ -103,8 +185,8 @@ static enum rt_status malformed(struct rt_error *err)
     return rt_fail(err, RT_DATA_LOSS, "the list: not a tensorflow.SavedTensorSlices");
 }
 
-/* Adds an entry of the list to by_name. As in TensorFlow, an entry without slices does not count.
- * If a list names a tensor twice, only the first entry with slices counts. */
+/* Adds an entry of the list to by_name. As in TensorFlow, only the shape of an entry without slices
+ * is checked. */
 static enum rt_status add_entry(const struct listing *l, struct rt_span meta, struct rt_error *err)
 {
     struct rt_checkpoint_v1 *c = l->c;
@@ -128,8 +210,8 @@ static enum rt_status add_entry(const struct listing *l, struct rt_span meta, st
         return rt_fail(err, RT_DATA_LOSS, "the list: a tensor's name holds a NUL");
     const char *key = (const char *)name.p;
     struct place *first = rt_map_getn(&c->by_name, key, name.n);
-    if (!has_slices || (first && first->last->file == l->file))
-        return RT_OK;
+    if (!has_slices)
+        return check_shape(meta, l->run, err);
     if (c->by_name.n == INT32_MAX)
         return rt_fail(err, RT_DATA_LOSS, "too many tensors");
     const enum rt_status st =
@@ -148,16 +230,39 @@ static enum rt_status add_entry(const struct listing *l, struct rt_span meta, st
     return RT_OK;
 }
 
-static enum rt_status check_versions(struct rt_span versions, struct rt_error *err)
+/* Reads a VersionDef. Several occurrences are read as one message, as in protobuf. */
+static enum rt_status read_versions(struct listing *l, struct rt_span versions,
+                                    struct rt_error *err)
 {
     struct pb_field f;
+    uint64_t bad;
     int more;
 
-    while ((more = pb_field_next(&versions, &f)) == 1)
-        if (f.number == VERSIONS_MIN_CONSUMER && f.type == PB_VARINT && (int32_t)f.value > READER)
-            return rt_fail(err, RT_UNIMPLEMENTED, "needs a reader of version %d, this is %d",
-                           (int)(int32_t)f.value, READER);
+    while ((more = pb_field_next(&versions, &f)) == 1) {
+        if (f.number == VERSIONS_PRODUCER && f.type == PB_VARINT)
+            l->producer = (int)(int32_t)f.value;
+        if (f.number == VERSIONS_MIN_CONSUMER && f.type == PB_VARINT)
+            l->min_consumer = (int)(int32_t)f.value;
+        if (f.number == VERSIONS_BAD_CONSUMERS && f.type == PB_VARINT)
+            l->is_bad |= (int32_t)f.value == READER;
+        while (f.number == VERSIONS_BAD_CONSUMERS && pb_varint(&f.bytes, &bad))
+            l->is_bad |= (int32_t)bad == READER;
+    }
     return more < 0 ? malformed(err) : RT_OK;
+}
+
+static enum rt_status check_versions(const struct listing *l, struct rt_error *err)
+{
+    if (l->producer < 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "its writer has the version %d, which is below 0",
+                       l->producer);
+    if (l->min_consumer > READER)
+        return rt_fail(err, RT_UNIMPLEMENTED, "needs a reader of version %d, this is %d",
+                       l->min_consumer, READER);
+    if (l->is_bad)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "disallows readers of version %d, which this is",
+                       READER);
+    return RT_OK;
 }
 
 /* Reads a list's SavedTensorSlices if `level` is 0, and its SavedTensorSliceMeta if `level` is 1.
@@ -169,15 +274,11 @@ static enum rt_status read_entries(struct listing *l, struct rt_span rest, int l
     struct pb_field f;
     int more = 0;
 
-    l->has_meta |= level == 1;
     while (!st && (more = pb_field_next(&rest, &f)) == 1) {
-        const bool is_nested = f.number == (level ? META_TENSOR : SLICES_META);
-        if (f.type != PB_BYTES && (is_nested || (level && f.number == META_VERSIONS)))
-            st = malformed(err);
-        else if (is_nested)
+        if (f.type == PB_BYTES && f.number == (level ? META_TENSOR : SLICES_META))
             st = level ? add_entry(l, f.bytes, err) : read_entries(l, f.bytes, 1, err);
-        else if (level && f.number == META_VERSIONS)
-            st = check_versions(f.bytes, err);
+        else if (f.type == PB_BYTES && level && f.number == META_VERSIONS)
+            st = read_versions(l, f.bytes, err);
         l->n_unchecked += f.whole.n;
         if (!st && l->n_unchecked >= CHECK_BYTES) {
             l->n_unchecked = 0;
@@ -190,11 +291,11 @@ static enum rt_status read_entries(struct listing *l, struct rt_span rest, int l
 static enum rt_status keep_list(void *arg, struct rt_span value, struct rt_error *err)
 {
     struct listing *l = arg;
-    const enum rt_status st = read_entries(l, value, 0, err);
+    enum rt_status st = rt_checkpoint_v1_validate(value, "the list", l->run, err);
 
-    if (!st && !l->has_meta)
-        return rt_fail(err, RT_DATA_LOSS, "it lists no tensors");
-    return st;
+    if (!st)
+        st = read_entries(l, value, 0, err);
+    return st ? st : check_versions(l, err);
 }
 
 /* Opens a file of the checkpoint. Sets *source to a source that reads the file for `run`. Sets *fd
@@ -432,6 +533,8 @@ enum rt_status rt_checkpoint_v1_open(struct rt_checkpoint_v1 **out, const char *
     for (int i = 0; i < c->n_files && !st; i++)
         if ((st = read_list(c, i, run, err)) != RT_OK)
             rt_fail_prefix(err, "Unable to open table file %s: ", c->file[i].path);
+    if (!st)
+        st = check_tensors(c, run, err);
     if (st) {
         rt_checkpoint_v1_close(c);
         return st;
@@ -451,6 +554,8 @@ enum rt_status rt_checkpoint_v1_over(struct rt_checkpoint_v1 **out, const char *
     if (f) {
         f->source = *source;
         st = read_list(c, 0, source->run, err);
+        if (!st)
+            st = check_tensors(c, source->run, err);
     } else {
         st = rt_fail_memory(err, "a checkpoint", sizeof *c);
     }
@@ -473,124 +578,10 @@ const char *rt_checkpoint_v1_name(const struct rt_checkpoint_v1 *c, int i)
 
 /* ---- a tensor ---- */
 
-struct wanted {
-    const char *name;
-    enum rt_dtype dtype;
-    int rank; /* rank and dimensions of the full tensor */
-    int64_t dim[RT_MAX_RANK];
-    struct rt_slice part; /* the requested slice, with its lengths resolved (rt_slice_resolve) */
-    const struct rt_checkpoint_run *run;
-    struct rt_tensor *out;
-    int64_t found; /* number of elements of `part` that have been copied to `out` */
-    struct rt_checkpoint_v1_slices slices; /* slices of all files, in the order of the files */
-    size_t *ends;  /* for each file, the number of slices in it and in the files before it */
-    size_t n_read; /* number of slices that have been read */
-};
-
-/* Unpacks a tensor's entry in a list. The pool of `run` counts *held bytes for the message. On
- * RT_OK, the caller must call free_meta. */
-static enum rt_status unpack_meta(const struct place *p, const struct rt_checkpoint_run *run,
-                                  slice_meta **out, size_t *held, struct rt_error *err)
-{
-    struct rt_pool *pool = rt_checkpoint_run_pool(run);
-
-    struct rt_check check;
-    const struct rt_check *asked = rt_checkpoint_run_as_check(run, &check);
-    enum rt_status st = pb_unpacked_bytes_checked(&tensorflow__saved_slice_meta__descriptor,
-                                                  p->meta, asked, held, err);
-    if (!st)
-        st = rt_pool_hold(pool, *held, 0, "an entry of a checkpoint's list", err);
-    if (st)
-        return st;
-    *out = pb_unpack_checked(&tensorflow__saved_slice_meta__descriptor, p->meta, "the list", asked,
-                             err);
-    if (*out)
-        return RT_OK;
-    rt_pool_release(pool, *held);
-    return pb_unpack_failed(err, RT_DATA_LOSS);
-}
-
-static void free_meta(slice_meta *m, const struct rt_checkpoint_run *run, size_t held)
-{
-    pb_free(m);
-    rt_pool_release(rt_checkpoint_run_pool(run), held);
-}
-
-/* Reads a tensor's dtype and shape from one of its entries. Fails if the dtype or the shape differs
- * from that of an earlier entry. */
-static enum rt_status describe_entry(const struct rt_checkpoint_v1 *c, const slice_meta *m,
-                                     bool is_first, struct wanted *w, struct rt_error *err)
-{
-    bool is_ref;
-    int rank;
-    int64_t dim[RT_MAX_RANK], n;
-    const enum rt_dtype dtype = rt_dtype_from_wire((int)m->type, &is_ref);
-    const enum rt_status st = rt_shape_from_proto(m->shape, &rank, dim, err);
-
-    if (st)
-        return rt_fail_prefix(err, "tensor \"%s\": ", w->name);
-    n = rank < 0 ? -1 : rt_count(rank, dim);
-    /* Every element occupies at least one byte of an uncompressed block, so the size of the block
-     * bounds the number of elements. */
-    if (n < 0 || (uint64_t)n / RT_SSTABLE_EXPANDS > c->bytes)
-        return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\" has more elements than its files",
-                       w->name);
-    if (is_ref || !(rt_dtype_is_plain(dtype) || dtype == RT_STRING))
-        return rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\" has type %d", w->name, (int)m->type);
-    if (!is_first && (dtype != w->dtype || rank != w->rank ||
-                      (rank && memcmp(dim, w->dim, (size_t)rank * sizeof *dim) != 0)))
-        return rt_fail(err, RT_DATA_LOSS,
-                       "tensor \"%s\" has different types or shapes in the files of %s", w->name,
-                       c->pattern);
-    w->dtype = dtype;
-    w->rank = rank;
-    memcpy(w->dim, dim, sizeof dim);
-    return RT_OK;
-}
-
-/* Reads a tensor's dtype, shape and slices from the files' lists of tensors. All files that list
- * the tensor must agree on the dtype and the shape, and the slices must not overlap. The caller
- * must free w->ends and w->slices. */
-static enum rt_status describe(const struct rt_checkpoint_v1 *c, struct wanted *w,
-                               struct rt_error *err)
-{
-    const struct place *first = rt_map_get(&c->by_name, w->name);
-    struct rt_check check;
-    enum rt_status st = RT_OK;
-
-    if (!first)
-        return rt_fail(err, RT_NOT_FOUND, "Tensor name \"%s\" not found in checkpoint files %s",
-                       w->name, c->pattern);
-    w->ends = calloc((size_t)c->n_files, sizeof *w->ends);
-    if (!w->ends)
-        return rt_fail_memory(err, "slices", (size_t)c->n_files * sizeof *w->ends);
-    for (const struct place *p = first; p && !st; p = p->next) {
-        slice_meta *m;
-        size_t held;
-        st = rt_checkpoint_run_check(w->run, err);
-        if (!st)
-            st = unpack_meta(p, w->run, &m, &held, err);
-        if (st)
-            break;
-        st = describe_entry(c, m, p == first, w, err);
-        if (!st)
-            st = rt_checkpoint_v1_add_slices(&w->slices, w->name, w->rank, m, w->run, err);
-        w->ends[p->file] = w->slices.n;
-        free_meta(m, w->run, held);
-    }
-    if (!st) {
-        st = rt_slice_set_check(w->slices.all, w->slices.n, w->rank, w->dim,
-                                rt_checkpoint_run_as_check(w->run, &check), err);
-        if (st)
-            rt_fail_prefix(err, "tensor \"%s\" in %s: ", w->name, c->pattern);
-    }
-    return st;
-}
-
 static enum rt_status choose_part(struct wanted *w, struct rt_span text, struct rt_error *err)
 {
     char given[128], stored[128];
-    int rank = w->rank;
+    int rank = w->d.rank;
     int64_t dim[RT_MAX_RANK];
 
     w->part = (struct rt_slice){.rank = rank};
@@ -600,14 +591,14 @@ static enum rt_status choose_part(struct wanted *w, struct rt_span text, struct 
         enum rt_status st = rt_slice_parse(text, &rank, dim, &w->part, err);
         if (st)
             return st;
-        if (rank != w->rank || (rank && memcmp(dim, w->dim, (size_t)rank * sizeof *dim) != 0))
+        if (rank != w->d.rank || (rank && memcmp(dim, w->d.dim, (size_t)rank * sizeof *dim) != 0))
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Shape in shape_and_slice spec does not match the shape in the save "
                            "file: %s, save file shape: %s",
                            rt_shape_text(given, sizeof given, rank, dim),
-                           rt_shape_text(stored, sizeof stored, w->rank, w->dim));
+                           rt_shape_text(stored, sizeof stored, w->d.rank, w->d.dim));
     }
-    rt_slice_resolve(&w->part, w->rank, w->dim);
+    rt_slice_resolve(&w->part, w->d.rank, w->d.dim);
     return RT_OK;
 }
 
@@ -657,18 +648,18 @@ static enum rt_status gather(struct rt_sstable_finder *table, int file, struct w
     enum rt_status st = RT_OK;
 
     while (w->n_read < w->ends[file] && !st) {
-        const struct rt_slice stored = w->slices.all[w->n_read++];
+        const struct rt_slice stored = w->d.slices[w->n_read++];
         struct piece p = {.w = w, .part = stored};
         struct rt_bytes key;
         char text[128];
         st = rt_checkpoint_run_check(w->run, err);
         if (st)
             return st;
-        rt_slice_resolve(&p.part, w->rank, w->dim);
+        rt_slice_resolve(&p.part, w->d.rank, w->d.dim);
         if (!rt_slice_overlap(&p.part, &w->part))
             continue;
         if (w->dtype == RT_STRING &&
-            rt_count(p.part.rank, p.part.length) != rt_count(w->rank, w->dim))
+            rt_count(p.part.rank, p.part.length) != rt_count(w->d.rank, w->d.dim))
             return rt_fail(err, RT_UNIMPLEMENTED, "a tensor of strings in slices");
         rt_bytes_init(&key, 1 << 21);
         rt_slice_key(&key, rt_span_str(w->name), &stored);
@@ -708,12 +699,25 @@ static enum rt_status gather_all(const struct rt_checkpoint_v1 *c, struct wanted
 static enum rt_status read_tensor(const struct rt_checkpoint_v1 *c, struct wanted *w,
                                   struct rt_span slice, enum rt_dtype want, struct rt_error *err)
 {
+    const struct place *first = rt_map_get(&c->by_name, w->name);
     struct rt_check check;
     struct rt_tensor *t = w->out;
-    enum rt_status st = describe(c, w, err);
+    bool is_ref;
 
+    if (!first)
+        return rt_fail(err, RT_NOT_FOUND, "Tensor name \"%s\" not found in checkpoint files %s",
+                       w->name, c->pattern);
+    enum rt_status st = describe(c, first, w, err);
     if (st)
         return st;
+    /* Every element occupies at least one byte of an uncompressed block, so the size of the block
+     * bounds the number of elements. */
+    if ((uint64_t)rt_count(w->d.rank, w->d.dim) / RT_SSTABLE_EXPANDS > c->bytes)
+        return rt_fail(err, RT_DATA_LOSS, "tensor \"%s\" has more elements than its files",
+                       w->name);
+    w->dtype = rt_dtype_from_wire(w->d.wire_type, &is_ref);
+    if (is_ref || !(rt_dtype_is_plain(w->dtype) || w->dtype == RT_STRING))
+        return rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\" has type %d", w->name, w->d.wire_type);
     if (want != RT_NO_DTYPE && want != w->dtype)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Expected to restore a tensor of type %s, got a tensor of type %s instead: "
@@ -721,10 +725,10 @@ static enum rt_status read_tensor(const struct rt_checkpoint_v1 *c, struct wante
                        rt_dtype_name(want), rt_dtype_name(w->dtype), w->name);
     st = choose_part(w, slice, err);
     if (!st && w->dtype == RT_STRING &&
-        rt_count(w->rank, w->part.length) != rt_count(w->rank, w->dim))
+        rt_count(w->d.rank, w->part.length) != rt_count(w->d.rank, w->d.dim))
         st = rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\": a part of strings", w->name);
     if (!st)
-        st = rt_tensor_new_checked(t, rt_checkpoint_run_pool(w->run), w->dtype, w->rank,
+        st = rt_tensor_new_checked(t, rt_checkpoint_run_pool(w->run), w->dtype, w->d.rank,
                                    w->part.length, rt_checkpoint_run_as_check(w->run, &check), err);
     if (st)
         return st;
@@ -750,8 +754,7 @@ enum rt_status rt_checkpoint_v1_tensor(const struct rt_checkpoint_v1 *c, const c
     struct wanted w = {.name = name, .run = run, .out = &t};
     const enum rt_status st = read_tensor(c, &w, slice, want, err);
 
-    free(w.ends);
-    rt_checkpoint_v1_free_slices(&w.slices, run);
+    free_description(&w);
     if (st)
         rt_tensor_clear(&t);
     *out = t;

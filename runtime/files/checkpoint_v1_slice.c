@@ -3,11 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/unpack.h"
+#include "proto/valid.h"
 #include "proto/wire.h"
 #include "runtime/base/pieces.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/str.h"
+#include "runtime/core/tensor_proto.h"
 #include "runtime/files/slice_set.h"
+#include "tensorflow/core/util/saved_tensor_slice.pb-c.h"
 
 /* field numbers of SavedTensorSlices.data and SavedSlice.data */
 enum { SLICES_DATA = 2, SLICE_DATA = 3 };
@@ -139,15 +143,14 @@ static enum rt_status store_varints(struct decoder *d, struct rt_span packed)
     return st;
 }
 
+/* Stores the values of a field. Ignores a field of another wire type, as protobuf does. */
 static enum rt_status take_values(struct decoder *d, const struct pb_field *f)
 {
+    if (f->type != PB_BYTES)
+        return f->type == d->form.wire ? store(d, f->value, f->whole.n) : RT_OK;
     if (d->dtype == RT_STRING)
-        return f->type == PB_BYTES ? store_string(d, f->bytes) : malformed(d);
-    if (f->type == PB_BYTES && d->form.wire == PB_VARINT)
-        return store_varints(d, f->bytes);
-    if (f->type == PB_BYTES)
-        return store_bytes(d, f->bytes);
-    return f->type == d->form.wire ? store(d, f->value, f->whole.n) : malformed(d);
+        return store_string(d, f->bytes);
+    return d->form.wire == PB_VARINT ? store_varints(d, f->bytes) : store_bytes(d, f->bytes);
 }
 
 /* Reads a message and the nested messages that lead to the values. `level` is 0 for the
@@ -162,14 +165,23 @@ static enum rt_status take_message(struct decoder *d, struct rt_span rest, int l
 
     d->has_data |= level == 2;
     while (!st && (more = pb_field_next(&rest, &f)) == 1) {
-        if (level < 2 && f.number == nested[level])
-            st = f.type == PB_BYTES ? take_message(d, f.bytes, level + 1) : malformed(d);
+        if (level < 2 && f.number == nested[level] && f.type == PB_BYTES)
+            st = take_message(d, f.bytes, level + 1);
         else if (level == 2 && f.number == d->form.field)
             st = take_values(d, &f);
         if (!st)
             st = spend(d, f.type == PB_BYTES ? 1 : f.whole.n);
     }
     return st ? st : more < 0 ? malformed(d) : RT_OK;
+}
+
+enum rt_status rt_checkpoint_v1_validate(struct rt_span message, const char *what,
+                                         const struct rt_checkpoint_run *run, struct rt_error *err)
+{
+    struct rt_check check;
+
+    return pb_validate(&tensorflow__saved_tensor_slices__descriptor, message, what,
+                       rt_checkpoint_run_as_check(run, &check), err);
 }
 
 enum rt_status rt_checkpoint_v1_decode(struct rt_span message, enum rt_dtype dtype, int64_t n,
@@ -185,8 +197,10 @@ enum rt_status rt_checkpoint_v1_decode(struct rt_span message, enum rt_dtype dty
                         .dst = dst,
                         .run = run,
                         .err = err};
-    enum rt_status st = take_message(&d, message, 0);
+    enum rt_status st = rt_checkpoint_v1_validate(message, "a slice", run, err);
 
+    if (!st)
+        st = take_message(&d, message, 0);
     if (!st && !d.has_data)
         return rt_fail(err, RT_DATA_LOSS, "a slice without data");
     if (!st && d.have / parts != n)
@@ -195,8 +209,52 @@ enum rt_status rt_checkpoint_v1_decode(struct rt_span message, enum rt_dtype dty
     return st;
 }
 
+/* ---- the description of a tensor ---- */
+
 /* memory of a slice while the slices are compared, in bytes */
 enum { BYTES_PER_SLICE = sizeof(struct rt_slice) + RT_SLICE_SET_BYTES };
+
+enum { TENSORFLOW_MAX_RANK = 254 };
+
+typedef Tensorflow__SavedSliceMeta slice_meta;
+
+/* Reads the type and the shape of an entry. Fails if they differ from those of an earlier entry. */
+static enum rt_status describe_shape(struct rt_checkpoint_v1_description *to, const slice_meta *m,
+                                     struct rt_error *err)
+{
+    char before[128], now[128];
+    bool is_ref;
+    int rank;
+    int64_t dim[RT_MAX_RANK];
+    const enum rt_status st = rt_shape_from_proto(m->shape, &rank, dim, err);
+
+    if (m->shape && m->shape->n_dim > TENSORFLOW_MAX_RANK)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "tensor \"%s\": Too many dimensions in tensor",
+                       m->name);
+    if (st)
+        return rt_fail_prefix(err, "tensor \"%s\": ", m->name);
+    if (rank < 0)
+        return rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\" has a shape of unknown rank", m->name);
+    rt_shape_text(now, sizeof now, rank, dim);
+    if (rt_count(rank, dim) < 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "tensor \"%s\": a tensor of shape %s", m->name,
+                       now);
+    if (to->is_described &&
+        (rank != to->rank || (rank && memcmp(dim, to->dim, (size_t)rank * sizeof *dim) != 0)))
+        return rt_fail(err, RT_INTERNAL,
+                       "Incompatible tensor shapes detected for tensor %s: existing = %s, new = %s",
+                       m->name, rt_shape_text(before, sizeof before, to->rank, to->dim), now);
+    if (to->is_described && (int)m->type != to->wire_type)
+        return rt_fail(err, RT_INTERNAL,
+                       "Incompatible tensor types detected for tensor %s: existing = %s, new = %s",
+                       m->name, rt_dtype_name(rt_dtype_from_wire(to->wire_type, &is_ref)),
+                       rt_dtype_name(rt_dtype_from_wire((int)m->type, &is_ref)));
+    to->is_described = true;
+    to->wire_type = (int)m->type;
+    to->rank = rank;
+    memcpy(to->dim, dim, sizeof dim);
+    return RT_OK;
+}
 
 static enum rt_status add_slice(struct rt_slice *s, const char *name, int rank,
                                 const Tensorflow__TensorSliceProto *from, struct rt_error *err)
@@ -217,10 +275,8 @@ static enum rt_status add_slice(struct rt_slice *s, const char *name, int rank,
     return RT_OK;
 }
 
-enum rt_status rt_checkpoint_v1_add_slices(struct rt_checkpoint_v1_slices *to, const char *name,
-                                           int rank, const Tensorflow__SavedSliceMeta *m,
-                                           const struct rt_checkpoint_run *run,
-                                           struct rt_error *err)
+static enum rt_status add_slices(struct rt_checkpoint_v1_description *to, const slice_meta *m,
+                                 const struct rt_checkpoint_run *run, struct rt_error *err)
 {
     struct rt_pool *pool = rt_checkpoint_run_pool(run);
     const size_t bytes = m->n_slice * BYTES_PER_SLICE;
@@ -230,24 +286,48 @@ enum rt_status rt_checkpoint_v1_add_slices(struct rt_checkpoint_v1_slices *to, c
 
     if (st)
         return st;
-    struct rt_slice *more = realloc(to->all, (to->n + m->n_slice + 1) * sizeof *more);
+    struct rt_slice *more = realloc(to->slices, (to->n_slices + m->n_slice + 1) * sizeof *more);
     if (!more) {
         rt_pool_release(pool, bytes);
         return rt_fail_memory(err, "slices", bytes);
     }
-    to->all = more;
+    to->slices = more;
     for (size_t i = 0; i < m->n_slice && !st; i++) {
         st = rt_check_tick(asked, i, err);
         if (!st)
-            st = add_slice(&more[to->n + i], name, rank, m->slice[i], err);
+            st = add_slice(&more[to->n_slices + i], m->name, to->rank, m->slice[i], err);
     }
-    to->n += m->n_slice;
+    to->n_slices += m->n_slice;
     return st;
 }
 
-void rt_checkpoint_v1_free_slices(struct rt_checkpoint_v1_slices *s,
-                                  const struct rt_checkpoint_run *run)
+enum rt_status rt_checkpoint_v1_describe(struct rt_checkpoint_v1_description *to,
+                                         struct rt_span entry, const struct rt_checkpoint_run *run,
+                                         struct rt_error *err)
 {
-    free(s->all);
-    rt_pool_release(rt_checkpoint_run_pool(run), s->n * BYTES_PER_SLICE);
+    const ProtobufCMessageDescriptor *d = &tensorflow__saved_slice_meta__descriptor;
+    struct rt_pool *pool = rt_checkpoint_run_pool(run);
+    struct rt_check check;
+    const struct rt_check *asked = rt_checkpoint_run_as_check(run, &check);
+    size_t held;
+    enum rt_status st = pb_unpacked_bytes_checked(d, entry, asked, &held, err);
+
+    if (!st)
+        st = rt_pool_hold(pool, held, 0, "an entry of a checkpoint's list", err);
+    if (st)
+        return st;
+    slice_meta *m = pb_unpack_checked(d, entry, "the list", asked, err);
+    st = m ? describe_shape(to, m, err) : pb_unpack_failed(err, RT_DATA_LOSS);
+    if (!st)
+        st = add_slices(to, m, run, err);
+    pb_free(m);
+    rt_pool_release(pool, held);
+    return st;
+}
+
+void rt_checkpoint_v1_free_description(struct rt_checkpoint_v1_description *d,
+                                       const struct rt_checkpoint_run *run)
+{
+    free(d->slices);
+    rt_pool_release(rt_checkpoint_run_pool(run), d->n_slices * BYTES_PER_SLICE);
 }

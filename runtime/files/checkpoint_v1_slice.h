@@ -14,8 +14,12 @@
 #include "runtime/core/slice.h"
 #include "runtime/core/types.h"
 #include "runtime/files/checkpoint.h"
-#include "tensorflow/core/util/saved_tensor_slice.pb-c.h"
 
+/* Returns RT_DATA_LOSS unless the message can be parsed as a SavedTensorSlices, including the
+ * fields that are not used. TensorFlow refuses such a message as a whole. `what` names the message
+ * in errors. If the check of `run` fails, returns the check's status. `run` may be NULL. */
+enum rt_status rt_checkpoint_v1_validate(struct rt_span message, const char *what,
+                                         const struct rt_checkpoint_run *run, struct rt_error *err);
 /*
  * Decodes n elements to `dst`, which has space for them. String elements must be initialised, and
  * are replaced. The message's dtype and shape are ignored, because the list of tensors has both.
@@ -28,21 +32,27 @@ enum rt_status rt_checkpoint_v1_decode(struct rt_span message, enum rt_dtype dty
                                        void *dst, const struct rt_checkpoint_run *run,
                                        struct rt_error *err);
 
-/* The slices of a tensor, as the list of tensors describes them. */
-struct rt_checkpoint_v1_slices {
-    struct rt_slice *all;
-    size_t n;
+/* A tensor as its entries in the lists of tensors describe it. */
+struct rt_checkpoint_v1_description {
+    bool is_described; /* whether the fields below have been read from an entry */
+    int wire_type;     /* the tensorflow.DataType */
+    int rank;          /* rank and dimensions of the full tensor */
+    int64_t dim[RT_MAX_RANK];
+    struct rt_slice *slices;
+    size_t n_slices;
 };
 /*
- * Appends the slices of the entry `m` of a list. `name` and `rank` are those of the tensor. Fails
- * if a slice has another rank or is empty, as TensorFlow does. The pool of `run` counts the slices'
- * memory until rt_checkpoint_v1_free_slices, which must also be called if an append has failed.
+ * Reads a tensor's type and shape from a serialized SavedSliceMeta, and appends its slices. `to`
+ * is zero at first. Fails, as TensorFlow does, if the shape is
+ * invalid, if the type or the shape is not that of an earlier entry, or if a slice has another rank
+ * or is empty. Returns RT_UNIMPLEMENTED if the rank is unknown or above RT_MAX_RANK, in which case
+ * TensorFlow reads the other tensors. The pool of `run` counts the slices' memory until
+ * rt_checkpoint_v1_free_description, which must also be called after a failure.
  */
-enum rt_status rt_checkpoint_v1_add_slices(struct rt_checkpoint_v1_slices *to, const char *name,
-                                           int rank, const Tensorflow__SavedSliceMeta *m,
-                                           const struct rt_checkpoint_run *run,
-                                           struct rt_error *err);
-void rt_checkpoint_v1_free_slices(struct rt_checkpoint_v1_slices *s,
-                                  const struct rt_checkpoint_run *run);
+enum rt_status rt_checkpoint_v1_describe(struct rt_checkpoint_v1_description *to,
+                                         struct rt_span entry, const struct rt_checkpoint_run *run,
+                                         struct rt_error *err);
+void rt_checkpoint_v1_free_description(struct rt_checkpoint_v1_description *d,
+                                       const struct rt_checkpoint_run *run);
 
 #endif

@@ -387,9 +387,11 @@ static void slices_of_version_1_are_taken_or_refused_as_by_tensorflow(void **sta
             write_v1(name, &f->slices[k], 1);
         }
         snprintf(name, sizeof name, in_files ? "f%d-*" : "one", i);
-        assert_ok(rt_checkpoint_v1_open(&c, folder_path(name), NULL, &err), &err);
-        check_result(f, &f->v1, rt_checkpoint_v1_tensor(c, "a", part_of(f), RT_F32, NULL, &t, &err),
-                     &t);
+        enum rt_status st = rt_checkpoint_v1_open(&c, folder_path(name), NULL, &err);
+        t = (struct rt_tensor){0};
+        if (!st)
+            st = rt_checkpoint_v1_tensor(c, "a", part_of(f), RT_F32, NULL, &t, &err);
+        check_result(f, &f->v1, st, &t);
         rt_checkpoint_v1_close(c);
     }
     folder_remove();
