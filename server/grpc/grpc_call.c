@@ -138,10 +138,10 @@ static void report_to_metrics(struct srv_call *c)
         return;
     c->is_in_metrics = true;
     if (c->job.version)
-        srv_metrics_request(c->io_loop, &c->job, rt_span_str(c->job.version->model),
+        srv_metrics_request(c->io_loop, &c->job, &c->span, rt_span_str(c->job.version->model),
                             (enum srv_api)api, c->code, ns);
     else
-        srv_metrics_request(c->io_loop, NULL, model, (enum srv_api)api, c->code, ns);
+        srv_metrics_request(c->io_loop, NULL, NULL, model, (enum srv_api)api, c->code, ns);
 }
 
 /* Reports the call to the access log and the tracer. */

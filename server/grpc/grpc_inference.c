@@ -231,7 +231,7 @@ static void end_inference(struct srv_call *c, enum rt_status st, const struct rt
 {
     struct srv_job *job = &c->job;
 
-    srv_metrics_request(c->io_loop, job->version ? job : NULL,
+    srv_metrics_request(c->io_loop, job->version ? job : NULL, &c->span,
                         job->version ? rt_span_str(job->version->model) : c->model,
                         (enum srv_api)c->method->endpoint->stream_api, st,
                         job->version ? rt_now_ns() - job->received_ns : 0);

@@ -135,7 +135,7 @@ static enum rt_status read_metrics(struct srv_server *server, const struct reloa
         return RT_OK;
     for (int i = 0; i < r->n_metrics; i++)
         totals[i] = (struct srv_total){.name = r->metrics[i].name, .index = i};
-    srv_metrics_page(server, &page);
+    srv_metrics_page(server, SRV_TEXT_PROMETHEUS, &page);
     if (page.failed) {
         srv_metrics_page_fail(&page, err);
         st = rt_fail_prefix(err, "ReloadConfigRequest.metric_names cannot be read: ");

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "runtime/base/span.h"
+
 /* Parses the next content coding in *list, the value of an Accept-Encoding header, and advances
  * *list past the coding. Sets *refused if the coding's weight is 0. */
 static bool next_coding(const char **list, const char **name, size_t *n, bool *refused)
@@ -40,6 +42,73 @@ bool srv_http_accepts_gzip(const char *list)
         }
     }
     return accepted;
+}
+
+/* Returns the weight after "q=" in thousandths; a weight that is malformed counts as 1. */
+static int weight_of(const char *p)
+{
+    int weight = *p == '0' ? 0 : 1000, unit = 100;
+
+    if (weight || p[1] != '.')
+        return weight;
+    for (p += 2; *p >= '0' && *p <= '9' && unit; p++, unit /= 10)
+        weight += (*p - '0') * unit;
+    return weight;
+}
+
+/* A media range of an Accept header. */
+struct range {
+    struct rt_span type, version;
+    int weight; /* in thousandths */
+};
+
+static bool is_word(struct rt_span s, const char *word)
+{
+    return s.n == strlen(word) && strncasecmp((const char *)s.p, word, s.n) == 0;
+}
+
+/* Parses the next media range in *list, and advances *list past it. */
+static bool next_range(const char **list, struct range *out)
+{
+    const char *p = *list + strspn(*list, " \t,");
+
+    if (!*p)
+        return false;
+    *out = (struct range){.type = rt_span_of(p, strcspn(p, " \t,;")), .weight = 1000};
+    p += out->type.n;
+    for (p += strspn(p, " \t"); *p == ';'; p += strspn(p, " \t")) {
+        p += 1 + strspn(p + 1, " \t");
+        const size_t n_key = strcspn(p, "=,; \t"), n = strcspn(p, ",; \t");
+        const struct rt_span key = rt_span_of(p, n_key);
+        if (n_key < n && is_word(key, "q"))
+            out->weight = weight_of(p + n_key + 1);
+        if (n_key < n && is_word(key, "version"))
+            out->version = rt_span_of(p + n_key + 1, n - n_key - 1);
+        p += n;
+    }
+    *list = p + strcspn(p, ",");
+    return true;
+}
+
+bool srv_http_prefers_openmetrics(const char *list)
+{
+    /* "text/plain" is the most specific of the ranges that name plain text. */
+    static const char *const plain[] = {"*/*", "text/*", "text/plain"};
+    struct range r;
+    int open = 0, text = 0, specific = -1;
+
+    while (next_range(&list, &r)) {
+        const bool is_known =
+            !r.version.n || is_word(r.version, "1.0.0") || is_word(r.version, "0.0.1");
+        if (is_word(r.type, "application/openmetrics-text") && is_known && r.weight > open)
+            open = r.weight;
+        for (int i = 0; i < 3; i++)
+            if (is_word(r.type, plain[i]) && (i > specific || (i == specific && r.weight > text))) {
+                specific = i;
+                text = r.weight;
+            }
+    }
+    return open > 0 && open >= text;
 }
 
 bool srv_http_length(const char *value, uint64_t *out)

@@ -11,6 +11,10 @@
  * header does not list gzip, the weight of "*" counts. */
 bool srv_http_accepts_gzip(const char *value);
 
+/* Returns whether an Accept header names OpenMetrics of version 1.0.0 or 0.0.1, or of no version,
+ * with a weight that is at least that of plain text. */
+bool srv_http_prefers_openmetrics(const char *value);
+
 /* Parses a Content-Length, which consists of digits only. If the value is malformed, returns false
  * and leaves *out unchanged. */
 bool srv_http_length(const char *value, uint64_t *out);

@@ -144,7 +144,7 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
         h->n_hosts++;
         return true;
     case 6:
-        return is_name(name, "Origin") || is_name(name, "Expect");
+        return is_name(name, "Origin") || is_name(name, "Expect") || is_name(name, "Accept");
     case 10:
         return is_name(name, "Connection") || is_name(name, "tracestate");
     case 11:

@@ -82,6 +82,7 @@ struct srv_rest_call {
     uint64_t swallowed;
     /* whether the client accepts gzip, and whether the response is compressed */
     bool accepts_gzip, deflated;
+    bool prefers_openmetrics; /* whether the client prefers OpenMetrics for the metrics page */
     /* whether the response has an X-Request-Id, because the request had one or the access log needs
      * one */
     bool sends_id;

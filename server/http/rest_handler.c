@@ -183,7 +183,7 @@ void *srv_rest_on_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
     req->stage = STAGE_NEW;
     req->in_handler = req->finished = req->overdue = false;
     r->gzip = req->close = req->browser = req->expects = false;
-    req->accepts_gzip = req->deflated = false;
+    req->accepts_gzip = req->deflated = req->prefers_openmetrics = false;
     req->sends_id = r->server->options.access_log;
     req->n_pieces = 0;
     req->length = req->swallowed = 0;

@@ -1,8 +1,8 @@
 /*
- * Handles GET requests for the metrics page. A background thread writes one page for all requests
- * that arrived before the writing began, and compresses the page at most once. The responses to
- * these requests share the page. Clients that do not read their responses therefore occupy the
- * memory of only one page.
+ * Handles GET requests for the metrics page. A background thread writes one page of each format for
+ * all requests that arrived before the writing began, and compresses the page at most once. The
+ * responses to these requests share the page. Clients that do not read their responses therefore
+ * occupy the memory of only one page.
  *
  * Different pages may exist at the same time. The budget of bytes in flight is not charged for up
  * to SRV_REST_FREE_PAGES pages, because the metrics are needed most when memory is short. The
@@ -59,6 +59,9 @@ static struct srv_rest_page *compress(const struct srv_rest_page *page)
 
 static void send_page(struct srv_rest_call *req, struct srv_rest_page *page)
 {
+    const char *type = req->prefers_openmetrics
+                           ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
+                           : "text/plain";
     struct srv_rest_request *r = &req->pub;
 
     if (!page) {
@@ -70,19 +73,21 @@ static void send_page(struct srv_rest_call *req, struct srv_rest_page *page)
     } else {
         atomic_fetch_add(&page->refs, 1);
         req->page = page;
-        srv_rest_ok(r, "text/plain");
+        srv_rest_ok(r, type);
     }
     srv_rest_finished(r);
 }
 
-void srv_rest_write_pages(struct srv_rest *rest, struct srv_rest_call *first)
+/* Writes one page for a list of requests of the same format. */
+static void write_page(struct srv_rest *rest, enum srv_text_format format,
+                       struct srv_rest_call *first)
 {
     struct srv_rest_page *page = page_new(rest), *packed = NULL;
     struct srv_rest_call *next;
     bool is_packed = false;
 
     if (page)
-        srv_metrics_page(rest->server, &page->bytes);
+        srv_metrics_page(rest->server, format, &page->bytes);
     for (struct srv_rest_call *req = first; req; req = next) {
         next = req->next_free; /* the call may be freed after the response is sent */
         const bool takes_gzip = page && srv_rest_takes_gzip(req, &page->bytes);
@@ -95,6 +100,22 @@ void srv_rest_write_pages(struct srv_rest *rest, struct srv_rest_call *first)
     }
     srv_rest_page_unref(page);
     srv_rest_page_unref(packed);
+}
+
+void srv_rest_write_pages(struct srv_rest *rest, struct srv_rest_call *first)
+{
+    struct srv_rest_call *list[2] = {NULL, NULL}, **end[2] = {&list[0], &list[1]};
+
+    for (struct srv_rest_call *req = first; req; req = req->next_free) {
+        const int format = req->prefers_openmetrics ? SRV_TEXT_OPENMETRICS : SRV_TEXT_PROMETHEUS;
+        *end[format] = req;
+        end[format] = &req->next_free;
+    }
+    for (int format = 0; format < 2; format++) {
+        *end[format] = NULL;
+        if (list[format])
+            write_page(rest, (enum srv_text_format)format, list[format]);
+    }
 }
 
 bool srv_rest_metrics(struct srv_rest_request *r)

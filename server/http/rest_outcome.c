@@ -45,7 +45,7 @@ void srv_rest_count(struct srv_rest_call *req)
     int64_t total_ns = rt_now_ns() - r->received_ns;
     const int api = srv_route_api(&r->route);
     if (r->route.target == SRV_TO_CALL && api != SRV_NOT_COUNTED)
-        srv_metrics_request(r->io_loop, r->job.done ? &r->job : NULL, r->route.spec.name,
+        srv_metrics_request(r->io_loop, r->job.done ? &r->job : NULL, &r->span, r->route.spec.name,
                             (enum srv_api)api, r->code, total_ns);
     if (r->server->options.access_log || r->span.is_recorded)
         report_outcome(req, total_ns);

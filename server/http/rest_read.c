@@ -51,6 +51,8 @@ static enum MHD_Result on_header(void *arg, enum MHD_ValueKind kind, const char 
         }
         if (strcasecmp(key, "Expect") == 0)
             req->expects = true;
+        if (strcasecmp(key, "Accept") == 0)
+            req->prefers_openmetrics |= srv_http_prefers_openmetrics(value);
         break;
     case 10:
         if (strcasecmp(key, "tracestate") == 0)

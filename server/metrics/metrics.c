@@ -32,10 +32,24 @@ static int bucket_of(const struct srv_scale *scale, double value)
     return i;
 }
 
-static void count_time(struct srv_times *t, int64_t ns)
+/* Returns the index of the bucket that counts the time. */
+static int count_time(struct srv_times *t, int64_t ns)
 {
-    srv_count_add(&t->n[bucket_of(&srv_scale_time, (double)ns / 1e3)], 1);
+    const int bucket = bucket_of(&srv_scale_time, (double)ns / 1e3);
+
+    srv_count_add(&t->n[bucket], 1);
     srv_count_add(&t->sum_ns, ns > 0 ? (uint64_t)ns : 0);
+    return bucket;
+}
+
+/* Counts a time of a request with the span `s`, which may be NULL. */
+static void count_traced(struct srv_times *t, _Atomic(struct srv_exemplars *) *exemplars,
+                         int64_t ns, const struct srv_request_span *s)
+{
+    const int bucket = count_time(t, ns);
+
+    if (srv_exemplars_wants(s))
+        srv_exemplars_set(exemplars, SRV_N_TIMES, bucket, ns, s);
 }
 
 static void count_value(struct srv_histogram *h, const struct srv_scale *scale, uint64_t value)
@@ -124,7 +138,8 @@ static bool counts_examples(enum srv_api api)
 }
 
 static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *job,
-                      enum srv_api api, int code, int64_t total_ns)
+                      const struct srv_request_span *span, enum srv_api api, int code,
+                      int64_t total_ns)
 {
     const struct srv_version *v = job->version;
     struct srv_version_metrics *vm = v->metrics;
@@ -141,7 +156,7 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
     srv_count_add(&cells->codes[api][code], 1);
     if (code != RT_OK)
         return;
-    count_time(&cells->latency[api], total_ns);
+    count_traced(&cells->latency[api], &cells->exemplars[api], total_ns, span);
     if (job->queued_ns && job->finished_ns >= job->queued_ns)
         count_time(&model->runtime[api], job->finished_ns - job->queued_ns);
     if (counts_examples(api) && job->n_rows > 0)
@@ -190,8 +205,8 @@ bool srv_metrics_serving_counts(const struct srv_io_loop *io_loop, enum srv_api 
 }
 
 void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
-                         struct rt_span model, enum srv_api api, enum rt_status code,
-                         int64_t total_ns)
+                         const struct srv_request_span *span, struct rt_span model,
+                         enum srv_api api, enum rt_status code, int64_t total_ns)
 {
     struct srv_metrics *m = io_loop->server->metrics;
     int c = (unsigned)code < SRV_N_CODES ? (int)code : RT_UNKNOWN;
@@ -199,7 +214,7 @@ void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
     if (!m || io_loop->index < 0 || io_loop->index >= m->n_io_loops || (unsigned)api >= SRV_N_APIS)
         return;
     if (job && job->version && job->version->metrics && (int)api < SRV_N_JOB_APIS) {
-        count_job(io_loop, job, api, c, total_ns);
+        count_job(io_loop, job, span, api, c, total_ns);
         return;
     }
     const struct srv_map_model *known = io_loop->map ? srv_map_model(io_loop->map, model) : NULL;
@@ -240,6 +255,7 @@ void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *
 {
     struct srv_version_metrics *v = first->version->metrics;
     int at = worker >= 0 ? worker : m ? m->n_workers - 1 - worker : 0, size = 0;
+    const struct srv_request_span *span = NULL; /* of any request of the batch */
     uint64_t in = 0, out = 0;
 
     if (!m || !v || at >= m->n_workers + m->n_io_loops)
@@ -248,7 +264,8 @@ void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *
     struct srv_thread_cells *thread = &m->threads[at];
     for (const struct srv_job *j = first; j; j = j->next) {
         int64_t waited = j->started_ns > j->queued_ns ? j->started_ns - j->queued_ns : 0;
-        count_time(&cells->queue, waited);
+        count_traced(&cells->queue, &cells->queue_exemplars, waited, j->span);
+        span = j->span ? j->span : span;
         count_value(&thread->queuing, &srv_scale_queuing, (uint64_t)waited / 1000);
         if (j->n_rows > 0)
             count_value(&thread->request_rows, &srv_scale_rows, (uint64_t)j->n_rows);
@@ -256,7 +273,7 @@ void srv_metrics_batch(struct srv_metrics *m, int worker, const struct srv_job *
         if (!j->status)
             out += bytes_of(j->n_fetches, j->fetches);
     }
-    count_time(&cells->run, run_ns);
+    count_traced(&cells->run, &cells->run_exemplars, run_ns, span);
     while (size < SRV_N_SIZES - 1 && rows > INT64_C(1) << size)
         size++;
     srv_count_add(&cells->sizes[size], 1);

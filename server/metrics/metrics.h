@@ -39,11 +39,11 @@ void srv_metrics_forget_gone(struct srv_metrics *m, int64_t now_ns);
  * its model is unknown. The request is then counted under `model` if that model exists, and
  * otherwise under one label for all unknown models. If TensorFlow Serving counts requests of the
  * API (srv_metrics_serving_counts), a request for an unknown model is also counted under the
- * requested name, for a limited number of names.
+ * requested name, for a limited number of names. `span` is the request's span, or NULL.
  */
 void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
-                         struct rt_span model, enum srv_api api, enum rt_status code,
-                         int64_t total_ns);
+                         const struct srv_request_span *span, struct rt_span model,
+                         enum srv_api api, enum rt_status code, int64_t total_ns);
 /* Counts a batch that has run. Must be called before the batch's jobs are completed. `worker` is
  * the worker's index, or `-1 - io_loop->index` for an inline job. `run_rows` is the number of rows
  * including padding. */

@@ -13,6 +13,7 @@
 #include "runtime/base/thread.h"
 #include "server/base/list.h"
 #include "server/batching/job.h"
+#include "server/metrics/exemplars.h"
 #include "server/server.h"
 
 enum {
@@ -65,12 +66,14 @@ struct srv_histogram { /* A histogram of integers. The code that uses it chooses
 struct srv_request_cells { /* counters of the requests for a signature on one network thread */
     _Atomic uint64_t codes[SRV_N_JOB_APIS][SRV_N_CODES];
     struct srv_times latency[SRV_N_JOB_APIS];
+    _Atomic(struct srv_exemplars *) exemplars[SRV_N_JOB_APIS]; /* of `latency` */
 };
 
 /* counters of a version's batches on one worker, or of the version's inline batches on one network
  * thread */
 struct srv_run_cells {
     struct srv_times queue, run;
+    _Atomic(struct srv_exemplars *) queue_exemplars, run_exemplars;
     /* in this histogram, a value equal to a bound belongs to the bucket of that bound */
     _Atomic uint64_t sizes[SRV_N_SIZES];
     _Atomic uint64_t rows, jobs;
@@ -131,6 +134,7 @@ struct srv_stranger {
 
 struct srv_version_metrics {
     struct srv_link link; /* link in model->versions */
+    const struct srv_metrics *metrics;
     struct srv_model_metrics *model;
     int64_t version;
     int n_signatures;
@@ -225,7 +229,7 @@ struct srv_model_metrics *srv_metrics_model(struct srv_metrics *m, const char *n
 
 /* ---- for the page ---- */
 
-struct rt_bytes;
+struct srv_text;
 /* Returns the entrypoint of the I/O loop, "REST" or "GRPC", or "" if the index is out of range. */
 const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop);
 /* Sets first[i] to the index of the first I/O loop with the entrypoint of I/O loop i. The metrics
@@ -237,6 +241,6 @@ void srv_metrics_entrypoints(const struct srv_server *server, int first[SRV_MAX_
 bool srv_metrics_serving_counts(const struct srv_io_loop *io_loop, enum srv_api api);
 /* Writes all of TensorFlow's metric families, sorted by name, including those without values. The
  * caller must hold srv_metrics.mu. */
-void srv_metrics_serving(struct srv_server *server, struct rt_bytes *out);
+void srv_metrics_serving(struct srv_server *server, const struct srv_text *text);
 
 #endif

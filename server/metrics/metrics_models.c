@@ -33,8 +33,20 @@ bool srv_metrics_add_requests(const struct srv_metrics *m, const int *first,
 
 static void free_version(struct srv_version_metrics *v)
 {
-    for (int s = 0; s < v->n_signatures; s++)
-        free(atomic_load(&v->requests[s]));
+    const struct srv_metrics *m = v->metrics;
+
+    for (int s = 0; s <= v->n_signatures; s++) {
+        struct srv_request_cells *cells = atomic_load(&v->requests[s]);
+        for (int i = 0; cells && i < m->n_io_loops; i++)
+            for (int api = 0; api < SRV_N_JOB_APIS; api++)
+                srv_exemplars_free(&cells[i].exemplars[api]);
+        if (s < v->n_signatures)
+            free(cells);
+    }
+    for (int w = 0; w < m->n_workers + m->n_io_loops; w++) {
+        srv_exemplars_free(&v->runs[w].queue_exemplars);
+        srv_exemplars_free(&v->runs[w].run_exemplars);
+    }
     rt_arena_free(v->arena);
 }
 
@@ -48,8 +60,11 @@ struct srv_version_metrics *srv_metrics_version(struct srv_metrics *m, const cha
 
     if (!v)
         goto no_memory;
-    *v = (struct srv_version_metrics){
-        .version = version, .n_signatures = n_signatures, .signatures = signatures, .arena = arena};
+    *v = (struct srv_version_metrics){.metrics = m,
+                                      .version = version,
+                                      .n_signatures = n_signatures,
+                                      .signatures = signatures,
+                                      .arena = arena};
     v->requests = rt_arena_array(arena, (size_t)n_signatures + 1, sizeof *v->requests);
     v->runs = rt_arena_array(arena, (size_t)(m->n_workers + m->n_io_loops) + 1, sizeof *v->runs);
     others = rt_arena_array(arena, (size_t)m->n_io_loops + 1, sizeof *others);

@@ -16,6 +16,7 @@ struct sample {
 };
 
 struct gpus {
+    const struct srv_text *text;
     struct rt_bytes *out;
     int n;
     struct sample gpu[RT_MAX_ACCELERATORS];
@@ -129,7 +130,7 @@ static const struct metric metrics[] = {
 static void write_metric(const struct gpus *g, const struct metric *m)
 {
     if (m->type)
-        srv_text_family(g->out, m->name, m->type, m->help);
+        srv_text_family(g->text, m->name, m->type, m->help);
     for (int k = 0; k < g->n; k++) {
         double value;
         if (m->value(&g->gpu[k], &value))
@@ -142,7 +143,7 @@ static void write_info(const struct gpus *g)
 {
     struct rt_bytes labels;
     rt_bytes_init(&labels, 4096);
-    srv_text_family(g->out, "slipway_gpu_info", "gauge", "The GPUs that are used.");
+    srv_text_family(g->text, "slipway_gpu_info", "gauge", "The GPUs that are used.");
     for (int k = 0; k < g->n; k++) {
         const struct rt_device *d = g->gpu[k].device;
         char index[12];
@@ -156,9 +157,9 @@ static void write_info(const struct gpus *g)
     rt_bytes_clear(&labels);
 }
 
-void srv_metrics_gpus(struct srv_server *server, struct rt_bytes *out)
+void srv_metrics_gpus(struct srv_server *server, const struct srv_text *text)
 {
-    struct gpus g = {.out = out, .n = server->gpus.n};
+    struct gpus g = {.text = text, .out = text->out, .n = server->gpus.n};
     for (int k = 0; k < g.n; k++) {
         struct rt_device *d = server->gpus.device[k];
         struct sample *s = &g.gpu[k];

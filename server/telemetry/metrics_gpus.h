@@ -7,9 +7,9 @@
 #ifndef SRV_METRICS_GPUS_H
 #define SRV_METRICS_GPUS_H
 
-#include "runtime/base/bytes.h"
+#include "server/telemetry/metrics_text.h"
 #include "server/server.h"
 
-void srv_metrics_gpus(struct srv_server *server, struct rt_bytes *out);
+void srv_metrics_gpus(struct srv_server *server, const struct srv_text *text);
 
 #endif

@@ -1,6 +1,6 @@
-/* Writes the metrics page in Prometheus' text format. Slipway's own metric families come first,
- * with histograms in seconds. TensorFlow Serving's families (metrics_serving.c) follow, with
- * histograms in microseconds. */
+/* Writes the metrics page in Prometheus' text format or OpenMetrics'. Slipway's own metric families
+ * come first, with histograms in seconds. TensorFlow Serving's families (metrics_serving.c) follow,
+ * with histograms in microseconds. */
 #include "server/telemetry/metrics_page.h"
 
 #include <inttypes.h>
@@ -22,6 +22,7 @@
 struct page {
     struct srv_server *server;
     struct srv_metrics *m;
+    struct srv_text text;
     struct rt_bytes *out;
     struct rt_bytes labels;
     int first[SRV_MAX_IO_LOOPS]; /* set by srv_metrics_entrypoints */
@@ -32,10 +33,11 @@ static const char *labels_of(const struct page *p)
     return srv_text_labels(&p->labels, p->out);
 }
 
-static void times(struct page *p, const char *name, const struct srv_times *t)
+static void times(struct page *p, const char *name, const struct srv_times *t,
+                  const struct srv_exemplar *exemplars)
 {
-    srv_text_histogram(p->out, name, labels_of(p), &srv_scale_time, 1e-6, t->n,
-                       (double)srv_count_of(&t->sum_ns) / 1e3);
+    srv_text_histogram(&p->text, name, labels_of(p), &srv_scale_time, 1e-6, t->n,
+                       (double)srv_count_of(&t->sum_ns) / 1e3, exemplars);
 }
 
 static void start_labels(struct page *p, const char *model)
@@ -105,7 +107,12 @@ static void latency_of_version(struct page *p, const struct srv_version_metrics 
                 if (!srv_times_any(&sum.latency[api]))
                     continue;
                 request_labels(p, v, s, api, io_loop);
-                times(p, "slipway_request_duration_seconds", &sum.latency[api]);
+                const struct srv_request_cells *cells = srv_metrics_cells(v, s);
+                struct srv_exemplar exemplars[SRV_N_TIMES] = {0};
+                for (int k = io_loop; k < p->m->n_io_loops; k++)
+                    if (p->first[k] == io_loop)
+                        srv_exemplars_add(exemplars, SRV_N_TIMES, &cells[k].exemplars[api]);
+                times(p, "slipway_request_duration_seconds", &sum.latency[api], exemplars);
             }
         }
 }
@@ -122,13 +129,13 @@ static void each_version(struct page *p,
 
 static void own_requests(struct page *p)
 {
-    srv_text_family(p->out, "slipway_requests_total", "counter",
+    srv_text_family(&p->text, "slipway_requests_total", "counter",
                     "Requests answered; without a version: those that never became a run.");
     each_version(p, requests_of_version);
     for (int i = 0; i < p->m->n_models; i++)
         unmade_of_model(p, p->m->models[i]);
     unmade_of_model(p, p->m->unknown);
-    srv_text_family(p->out, "slipway_request_duration_seconds", "histogram",
+    srv_text_family(&p->text, "slipway_request_duration_seconds", "histogram",
                     "From the first byte of a request to its answer, of those answered OK.");
     each_version(p, latency_of_version);
 }
@@ -141,62 +148,60 @@ static void version_labels(struct page *p, const struct srv_version_metrics *v)
 
 static void queued_of_version(struct page *p, const struct srv_version_metrics *v)
 {
+    struct srv_exemplar exemplars[SRV_N_TIMES] = {0};
     struct srv_times sum = {0};
 
-    for (int w = 0; w < p->m->n_workers + p->m->n_io_loops; w++)
+    for (int w = 0; w < p->m->n_workers + p->m->n_io_loops; w++) {
         srv_times_add(&sum, &v->runs[w].queue);
+        srv_exemplars_add(exemplars, SRV_N_TIMES, &v->runs[w].queue_exemplars);
+    }
     version_labels(p, v);
-    times(p, "slipway_queue_duration_seconds", &sum);
+    times(p, "slipway_queue_duration_seconds", &sum, exemplars);
 }
 
 static void runs_of_version(struct page *p, const struct srv_version_metrics *v)
 {
+    struct srv_exemplar exemplars[SRV_N_TIMES] = {0};
     struct srv_times sum = {0};
 
-    for (int w = 0; w < p->m->n_workers + p->m->n_io_loops; w++)
+    for (int w = 0; w < p->m->n_workers + p->m->n_io_loops; w++) {
         srv_times_add(&sum, &v->runs[w].run);
+        srv_exemplars_add(exemplars, SRV_N_TIMES, &v->runs[w].run_exemplars);
+    }
     version_labels(p, v);
-    times(p, "slipway_run_duration_seconds", &sum);
+    times(p, "slipway_run_duration_seconds", &sum, exemplars);
 }
 
 static void rows_of_version(struct page *p, const struct srv_version_metrics *v)
 {
-    const int n = p->m->n_workers + p->m->n_io_loops;
-    uint64_t total = 0, rows = 0;
+    _Atomic uint64_t sizes[SRV_N_SIZES] = {0};
+    uint64_t rows = 0;
 
-    version_labels(p, v);
-    for (int i = 0; i < SRV_N_SIZES; i++) {
-        for (int w = 0; w < n; w++)
-            total += srv_count_of(&v->runs[w].sizes[i]);
-        if (i < SRV_N_SIZES - 1)
-            rt_bytes_addf(p->out, "slipway_batch_rows_bucket{%s,le=\"%d\"} %" PRIu64 "\n",
-                          labels_of(p), 1 << i, total);
-        else
-            rt_bytes_addf(p->out, "slipway_batch_rows_bucket{%s,le=\"+Inf\"} %" PRIu64 "\n",
-                          labels_of(p), total);
-    }
-    for (int w = 0; w < n; w++)
+    for (int w = 0; w < p->m->n_workers + p->m->n_io_loops; w++) {
+        for (int i = 0; i < SRV_N_SIZES; i++)
+            srv_count_add(&sizes[i], srv_count_of(&v->runs[w].sizes[i]));
         rows += srv_count_of(&v->runs[w].rows);
-    rt_bytes_addf(p->out,
-                  "slipway_batch_rows_sum{%s} %" PRIu64 "\nslipway_batch_rows_count{%s} %" PRIu64
-                  "\n",
-                  labels_of(p), rows, labels_of(p), total);
+    }
+    version_labels(p, v);
+    srv_text_histogram(&p->text, "slipway_batch_rows", labels_of(p), &srv_scale_rows, 1, sizes,
+                       (double)rows, NULL);
 }
 
 static void own_runs(struct page *p)
 {
-    srv_text_family(p->out, "slipway_queue_duration_seconds", "histogram",
+    srv_text_family(&p->text, "slipway_queue_duration_seconds", "histogram",
                     "Time that a request waited for a worker.");
     each_version(p, queued_of_version);
-    srv_text_family(p->out, "slipway_run_duration_seconds", "histogram", "Time that a batch ran.");
+    srv_text_family(&p->text, "slipway_run_duration_seconds", "histogram",
+                    "Time that a batch ran.");
     each_version(p, runs_of_version);
-    srv_text_family(p->out, "slipway_batch_rows", "histogram", "Rows of the batches that ran.");
+    srv_text_family(&p->text, "slipway_batch_rows", "histogram", "Rows of the batches that ran.");
     each_version(p, rows_of_version);
 }
 
 static void loads(struct page *p)
 {
-    srv_text_family(p->out, "slipway_model_loads_total", "counter",
+    srv_text_family(&p->text, "slipway_model_loads_total", "counter",
                     "Versions that were loaded, or failed.");
     for (int i = 0; i < p->m->n_models; i++) {
         const struct srv_model_metrics *model = p->m->models[i];
@@ -207,17 +212,17 @@ static void loads(struct page *p)
                       labels_of(p), srv_count_of(&model->loads_ok), labels_of(p),
                       srv_count_of(&model->loads_failed));
     }
-    srv_text_family(p->out, "slipway_model_load_duration_seconds", "histogram",
+    srv_text_family(&p->text, "slipway_model_load_duration_seconds", "histogram",
                     "Time that loading took.");
     for (int i = 0; i < p->m->n_models; i++) {
         start_labels(p, p->m->models[i]->name);
-        times(p, "slipway_model_load_duration_seconds", &p->m->models[i]->load);
+        times(p, "slipway_model_load_duration_seconds", &p->m->models[i]->load, NULL);
     }
 }
 
 static void events(struct page *p)
 {
-    srv_text_family(p->out, "slipway_events_total", "counter", "Things that happen rarely.");
+    srv_text_family(&p->text, "slipway_events_total", "counter", "Things that happen rarely.");
     rt_mutex_lock(&p->m->brief_mu);
     for (size_t i = 0; i < p->m->events.n; i++) {
         const struct rt_map_entry *e = &p->m->events.entry[i];
@@ -238,7 +243,7 @@ static void states(struct page *p)
     int n_models = 0;
 
     srv_text_family(
-        p->out, "slipway_model_state", "gauge",
+        &p->text, "slipway_model_state", "gauge",
         "1 for the state that a version is in: START, LOADING, AVAILABLE, UNLOADING, END; NONE: "
         "the model has no version.");
     if (!arena ||
@@ -352,7 +357,7 @@ static bool add_figures(void *arg, const struct srv_version *v)
 static void versions(struct page *p, const char *name, const char *help,
                      const struct all_figures *all, enum of_version what)
 {
-    srv_text_family(p->out, name, "gauge", help);
+    srv_text_family(&p->text, name, "gauge", help);
     for (int i = 0; i < all->n; i++) {
         start_labels(p, all->of[i].model);
         srv_text_label_int(&p->labels, "version", all->of[i].version);
@@ -363,7 +368,7 @@ static void versions(struct page *p, const char *name, const char *help,
 
 static void gauge(struct page *p, const char *name, const char *help, int64_t value)
 {
-    srv_text_family(p->out, name, "gauge", help);
+    srv_text_family(&p->text, name, "gauge", help);
     rt_bytes_addf(p->out, "%s %" PRId64 "\n", name, value);
 }
 
@@ -418,10 +423,10 @@ static void traces(struct page *p)
     struct srv_exporter_counts n;
 
     srv_tracer_count(p->server->tracer, &n);
-    srv_text_family(p->out, "slipway_trace_spans_exported_total", "counter",
+    srv_text_family(&p->text, "slipway_trace_spans_exported_total", "counter",
                     "Spans that the OpenTelemetry collector has taken.");
     rt_bytes_addf(p->out, "slipway_trace_spans_exported_total %" PRIu64 "\n", n.exported);
-    srv_text_family(p->out, name, "counter", "Spans that were not exported, by reason.");
+    srv_text_family(&p->text, name, "counter", "Spans that were not exported, by reason.");
     rt_bytes_addf(p->out, "%s{reason=\"queue_full\"} %" PRIu64 "\n", name, n.queue_full);
     rt_bytes_addf(p->out, "%s{reason=\"failed\"} %" PRIu64 "\n", name, n.failed);
     rt_bytes_addf(p->out, "%s{reason=\"rejected\"} %" PRIu64 "\n", name, n.rejected);
@@ -438,7 +443,7 @@ static void gauges(struct page *p)
           atomic_load(&s->in_flight.held));
     gauge(p, "slipway_jobs", "Requests queued and running.",
           s->scheduler ? srv_scheduler_jobs(s->scheduler) : 0);
-    srv_text_family(p->out, "slipway_requests_in_flight", "gauge",
+    srv_text_family(&p->text, "slipway_requests_in_flight", "gauge",
                     "Requests read and not answered yet.");
     rt_bytes_addf(p->out,
                   "slipway_requests_in_flight{entrypoint=\"REST\"} %d\n"
@@ -451,31 +456,33 @@ static void gauges(struct page *p)
     gauge(p, "process_start_time_seconds", "Start of the process since 1970.", p->m->started_s);
     struct timespec cpu = {0};
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-    srv_text_family(p->out, "process_cpu_seconds_total", "counter", "Processor time used.");
+    srv_text_family(&p->text, "process_cpu_seconds_total", "counter", "Processor time used.");
     rt_bytes_addf(p->out, "process_cpu_seconds_total %lld.%06ld\n", (long long)cpu.tv_sec,
                   cpu.tv_nsec / 1000);
-    srv_text_family(p->out, "slipway_build_info", "gauge", "The version of this server.");
+    srv_text_family(&p->text, "slipway_build_info", "gauge", "The version of this server.");
     rt_bytes_adds(p->out, "slipway_build_info{version=\"" SLIPWAY_VERSION "\"} 1\n");
 }
 
-void srv_metrics_page(struct srv_server *server, struct rt_bytes *out)
+void srv_metrics_page(struct srv_server *server, enum srv_text_format format, struct rt_bytes *out)
 {
-    struct page p = {.server = server, .m = server->metrics, .out = out};
+    struct page p = {.server = server, .m = server->metrics, .text = {out, format}, .out = out};
 
     rt_bytes_init(out, p.m->max_page);
     rt_bytes_init(&p.labels, 64 << 10);
     srv_metrics_entrypoints(server, p.first);
     srv_metrics_forget_gone(p.m, rt_now_ns());
     gauges(&p);
-    srv_metrics_gpus(server, out);
+    srv_metrics_gpus(server, &p.text);
     states(&p);
     rt_mutex_lock(&p.m->mu);
     own_requests(&p);
     own_runs(&p);
     loads(&p);
     events(&p);
-    srv_metrics_serving(server, out);
+    srv_metrics_serving(server, &p.text);
     rt_mutex_unlock(&p.m->mu);
+    if (format == SRV_TEXT_OPENMETRICS)
+        rt_bytes_adds(out, "# EOF\n");
     rt_bytes_clear(&p.labels);
 }
 

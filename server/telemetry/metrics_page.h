@@ -13,12 +13,13 @@
 
 #include "runtime/base/bytes.h"
 #include "server/server.h"
+#include "server/telemetry/metrics_text.h"
 
-/* Initializes *out and writes the metrics page to it in Prometheus' text format. The page contains
+/* Initializes *out and writes the metrics page to it in the given format. The page contains
  * the counters and, if there is a manager, the states and gauges of all versions. Writing takes
  * about 30 us per version. If memory runs out or the page exceeds SRV_MAX_METRICS_PAGE, *out fails.
  * The caller must clear *out. */
-void srv_metrics_page(struct srv_server *server, struct rt_bytes *out);
+void srv_metrics_page(struct srv_server *server, enum srv_text_format format, struct rt_bytes *out);
 /* Sets *err to the reason why a page has failed. */
 enum rt_status srv_metrics_page_fail(const struct rt_bytes *page, struct rt_error *err);
 

@@ -19,6 +19,7 @@
 struct page {
     const struct srv_server *server;
     struct srv_metrics *m;
+    const struct srv_text *text;
     struct rt_bytes *out;
     struct rt_bytes labels;
     int n_threads;
@@ -41,20 +42,22 @@ static const char *labels_of(const struct page *p)
     return srv_text_labels(&p->labels, p->out);
 }
 
+/* Writes a sample of a counter. */
 static void sample(struct page *p, const char *name, uint64_t value)
 {
-    rt_bytes_addf(p->out, "%s{%s} %" PRIu64 "\n", name, labels_of(p), value);
+    rt_bytes_addf(p->out, "%s%s{%s} %" PRIu64 "\n", name, srv_text_total(p->text, name),
+                  labels_of(p), value);
 }
 
 static void type(struct page *p, const char *name, const char *kind)
 {
-    srv_text_family(p->out, name, kind, NULL);
+    srv_text_family(p->text, name, kind, NULL);
 }
 
 static void times(struct page *p, const char *name, const struct srv_times *t)
 {
-    srv_text_histogram(p->out, name, labels_of(p), &srv_scale_time, 1, t->n,
-                       (double)srv_count_of(&t->sum_ns) / 1e3);
+    srv_text_histogram(p->text, name, labels_of(p), &srv_scale_time, 1, t->n,
+                       (double)srv_count_of(&t->sum_ns) / 1e3, NULL);
 }
 
 static uint64_t add_histogram(struct srv_histogram *to, const struct srv_histogram *from)
@@ -109,7 +112,7 @@ static void mlmd_map(struct page *p)
             continue;
         start(p, "model_name", path->model);
         srv_text_label_int(&p->labels, "version", slash ? strtoll(slash + 1, NULL, 10) : 0);
-        sample(p, name, 0);
+        rt_bytes_addf(p->out, "%s{%s} 0\n", name, labels_of(p));
     }
 }
 
@@ -151,8 +154,8 @@ static void of_threads(struct page *p, const char *name, size_t member,
     if (label)
         srv_text_label(&p->labels, true, label, "");
     if (n)
-        srv_text_histogram(p->out, name, labels_of(p), scale, 1, sum.n,
-                           (double)srv_count_of(&sum.sum));
+        srv_text_histogram(p->text, name, labels_of(p), scale, 1, sum.n,
+                           (double)srv_count_of(&sum.sum), NULL);
 }
 
 static uint64_t n_runs(const struct page *p)
@@ -167,7 +170,8 @@ static uint64_t n_runs(const struct page *p)
 static void count_of_process(struct page *p, const char *name, uint64_t value)
 {
     type(p, name, "counter");
-    rt_bytes_addf(p->out, "%s{} %" PRIu64 "\n", name, value);
+    srv_text_begin_labels(&p->labels);
+    sample(p, name, value);
 }
 
 static void graph(struct page *p)
@@ -220,8 +224,8 @@ static void padding(struct page *p)
             if (!is_rest)
                 snprintf(text, sizeof text, "%" PRId64, size);
             start(p, "execution_batch_size", text);
-            srv_text_histogram(p->out, name, labels_of(p), &srv_scale_rows, 1, sum.n,
-                               (double)srv_count_of(&sum.sum));
+            srv_text_histogram(p->text, name, labels_of(p), &srv_scale_rows, 1, sum.n,
+                               (double)srv_count_of(&sum.sum), NULL);
         }
 }
 
@@ -335,8 +339,8 @@ static void examples(struct page *p)
                 n += add_histogram(&sum, &model->io_loops[io_loop].examples);
             start(p, "model", model->name);
             if (n && which)
-                srv_text_histogram(p->out, counts, labels_of(p), &srv_scale_examples, 1, sum.n,
-                                   (double)srv_count_of(&sum.sum));
+                srv_text_histogram(p->text, counts, labels_of(p), &srv_scale_examples, 1, sum.n,
+                                   (double)srv_count_of(&sum.sum), NULL);
             else if (n)
                 sample(p, total, srv_count_of(&sum.sum));
         }
@@ -425,11 +429,12 @@ static void runtime_latency(struct page *p)
         }
 }
 
-void srv_metrics_serving(struct srv_server *server, struct rt_bytes *out)
+void srv_metrics_serving(struct srv_server *server, const struct srv_text *text)
 {
     struct page p = {.server = server,
                      .m = server->metrics,
-                     .out = out,
+                     .text = text,
+                     .out = text->out,
                      .n_threads = server->metrics->n_workers + server->metrics->n_io_loops};
 
     rt_bytes_init(&p.labels, 64 << 10);

@@ -10,8 +10,9 @@ import support
 
 try:
     from prometheus_client.parser import text_string_to_metric_families
+    from prometheus_client.openmetrics import parser as openmetrics
 except ImportError:
-    text_string_to_metric_families = None
+    text_string_to_metric_families = openmetrics = None
 
 PAGE = "/monitoring/prometheus/metrics"
 DASHBOARD = os.path.join(support.ROOT, "docker", "grafana-dashboard.json")
@@ -154,6 +155,57 @@ class Metrics(support.Case):
         for f in families:
             self.assertIn(f.type, ("counter", "gauge", "histogram"), f.name)
         self.assertIn(":tensorflow:serving:request_log_count", names)
+
+    def scrape_openmetrics(self):
+        """Scrapes as Prometheus does. Returns the page and its content type."""
+        request = support.urllib.request.Request(self.server.url + PAGE, headers={
+            "Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"})
+        with support.urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.read().decode(), answer.headers["Content-Type"]
+
+    def predict_in_trace(self, traceparent):
+        request = support.urllib.request.Request(
+            self.server.url + "/v1/models/half_plus_two:predict", b'{"instances": [1.0]}',
+            {"traceparent": traceparent})
+        with support.urllib.request.urlopen(request, timeout=10) as answer:
+            self.assertEqual(answer.status, 200)
+
+    def test_openmetrics_has_the_same_samples_and_exemplars_of_sampled_traces(self):
+        trace = "5bf92f3577b34da6a3ce929d0e0e4736"
+        self.predict_in_trace(f"00-{trace}-00f067aa0ba902b7-01")
+        text, kind = self.scrape_openmetrics()
+        self.assertEqual(kind, "application/openmetrics-text; version=1.0.0; charset=utf-8")
+        self.assertTrue(text.endswith("\n# EOF\n"))
+        marked = re.findall(r'^slipway_request_duration_seconds_bucket\{.*le="(.*)"\} \d+ '
+                            rf'# \{{trace_id="{trace}",span_id="[0-9a-f]{{16}}"\}} (\S+) \d+\.\d{{3}}$',
+                            text, re.M)
+        self.assertEqual(len(marked), 1, text)
+        self.assertLessEqual(float(marked[0][1]), float(marked[0][0]))
+        plain = scrape(self.server)
+        self.assertNotIn("# {", plain)
+        self.assertNotIn("# EOF", plain)
+        # Counters have the suffix in OpenMetrics; otherwise both pages have the same samples.
+        shown = re.sub(r" # \{.*", "", text)
+        counters = set(re.findall(r"^# TYPE (\S+) counter", text, re.M))
+        self.assertGreater(len(counters), 10)
+        names = {name.removesuffix("_total") if name.removesuffix("_total") in counters else name
+                 for name, _, _ in read(shown)}
+        wanted = {name.removesuffix("_total") if name.removesuffix("_total") in counters else name
+                  for name, _, _ in read(plain)}
+        self.assertEqual(names, wanted)
+        for name, _, _ in read(shown):
+            self.assertNotIn(name, counters)
+
+    @unittest.skipIf(openmetrics is None, "no python3-prometheus-client here")
+    def test_prometheus_reads_openmetrics(self):
+        self.predict_in_trace("00-5bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+        self.server.get("/v1/models/%22%5c%0a")
+        families = list(openmetrics.text_string_to_metric_families(self.scrape_openmetrics()[0]))
+        units = {f.name: f.unit for f in families}
+        self.assertEqual(len(units), len(families))
+        self.assertEqual(units["slipway_run_duration_seconds"], "seconds")
+        exemplars = [s.exemplar for f in families for s in f.samples if s.exemplar]
+        self.assertGreater(len(exemplars), 0)
 
     def test_every_name_of_the_dashboard_is_on_the_page(self):
         self.server.predict("half_plus_two", [1.0])

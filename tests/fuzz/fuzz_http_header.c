@@ -18,6 +18,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         memcpy(value, data, size);
     value[size] = '\0';
     srv_http_accepts_gzip(value);
+    srv_http_prefers_openmetrics(value);
     srv_http_length(value, &n);
     free(value);
 }

@@ -1,5 +1,5 @@
-/* Tests which values of the Accept-Encoding and Content-Length headers are accepted and which are
- * refused. */
+/* Tests which values of the Accept, Accept-Encoding and Content-Length headers are accepted and
+ * which are refused. */
 #include "tests/support/test.h"
 
 #include "server/http/http_header.h"
@@ -22,6 +22,43 @@ static void gzip_is_accepted_by_name_or_by_star(void **state)
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
         if (srv_http_accepts_gzip(no[i]))
             fail_msg("\"%s\" does not accept gzip", no[i]);
+}
+
+static void openmetrics_must_be_named_and_not_weigh_less_than_text(void **state)
+{
+    (void)state;
+#define OPEN "application/openmetrics-text"
+    static const char *const yes[] = {
+        OPEN,
+        "Application/OpenMetrics-Text; Version=1.0.0",
+        OPEN ";version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+             "text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+        OPEN ";version=1.0.0;escaping=allow-utf-8;q=0.5," OPEN
+             ";version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,"
+             "text/plain;version=0.0.4;q=0.2,*/*;q=0.1",
+        "*/*, " OPEN,
+        "text/plain;q=0.2,*/*, " OPEN " ; q=0.2",
+        OPEN ";q=0.001"};
+    static const char *const no[] = {"",
+                                     "*/*",
+                                     "text/plain",
+                                     OPEN ";q=0",
+                                     OPEN ";q=0.000",
+                                     OPEN ";version=2.0.0",
+                                     "text/plain," OPEN ";q=0.9",
+                                     "text/*;q=0.7," OPEN ";q=0.699",
+                                     "*/*;q=0.2," OPEN ";q=0.1",
+                                     "x" OPEN,
+                                     OPEN "s",
+                                     ";" OPEN,
+                                     "application/json"};
+#undef OPEN
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        if (!srv_http_prefers_openmetrics(yes[i]))
+            fail_msg("\"%s\" does not prefer OpenMetrics", yes[i]);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (srv_http_prefers_openmetrics(no[i]))
+            fail_msg("\"%s\" prefers OpenMetrics", no[i]);
 }
 
 static void a_length_is_digits_that_fit(void **state)
@@ -50,6 +87,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gzip_is_accepted_by_name_or_by_star),
+        cmocka_unit_test(openmetrics_must_be_named_and_not_weigh_less_than_text),
         cmocka_unit_test(a_length_is_digits_that_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -183,7 +183,7 @@ static size_t enlarge_page(void)
         snprintf(names[i], sizeof names[i], "%0*d", NAME_BYTES, i);
         srv_metrics_event(server.metrics, names[i]);
     }
-    srv_metrics_page(&server, &page);
+    srv_metrics_page(&server, SRV_TEXT_PROMETHEUS, &page);
     const size_t n = page.n;
     rt_bytes_clear(&page);
     assert_true(n > 3 << 20);

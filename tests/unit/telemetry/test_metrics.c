@@ -80,13 +80,13 @@ static void end(struct world *w)
 static void count(struct world *w, int io_loop, int signature, enum rt_status code, int64_t ns)
 {
     struct srv_job job = {.version = &w->version, .signature = &w->signatures[signature]};
-    srv_metrics_request(&w->io_loop[io_loop], &job, rt_span_str("m"), SRV_PREDICT, code, ns);
+    srv_metrics_request(&w->io_loop[io_loop], &job, NULL, rt_span_str("m"), SRV_PREDICT, code, ns);
 }
 
 static void expect(struct world *w, const char *line)
 {
     rt_bytes_clear(&w->page);
-    srv_metrics_page(&w->server, &w->page);
+    srv_metrics_page(&w->server, SRV_TEXT_PROMETHEUS, &w->page);
     assert_false(w->page.failed);
     if (!strstr(w->page.p, line))
         fail_msg("no \"%s\" in:\n%s", line, w->page.p);
@@ -95,7 +95,7 @@ static void expect(struct world *w, const char *line)
 static void expect_not(struct world *w, const char *text)
 {
     rt_bytes_clear(&w->page);
-    srv_metrics_page(&w->server, &w->page);
+    srv_metrics_page(&w->server, SRV_TEXT_PROMETHEUS, &w->page);
     assert_false(w->page.failed);
     if (strstr(w->page.p, text))
         fail_msg("\"%s\" is in:\n%s", text, w->page.p);
@@ -155,9 +155,10 @@ static void a_few_models_that_there_are_not_are_told_apart(void **state)
     for (int i = 0; i < 100; i++) {
         char name[16];
         snprintf(name, sizeof name, "nobody%d", i);
-        srv_metrics_request(&w->io_loop[0], NULL, rt_span_str(name), SRV_PREDICT, RT_NOT_FOUND, 0);
+        srv_metrics_request(&w->io_loop[0], NULL, NULL, rt_span_str(name), SRV_PREDICT,
+                            RT_NOT_FOUND, 0);
     }
-    srv_metrics_request(&w->io_loop[0], NULL, rt_span_str("m"), SRV_STATUS, RT_OK, 0);
+    srv_metrics_request(&w->io_loop[0], NULL, NULL, rt_span_str("m"), SRV_STATUS, RT_OK, 0);
     expect(w,
            ":tensorflow:serving:request_count{model_name=\"nobody63\",status=\"NOT_FOUND\"} 1\n");
     expect(w, ":tensorflow:serving:request_count{model_name=\"\",status=\"NOT_FOUND\"} 36\n");
@@ -166,11 +167,11 @@ static void a_few_models_that_there_are_not_are_told_apart(void **state)
     end(w);
 
     w = begin();
-    srv_metrics_request(&w->io_loop[0], NULL, rt_span_of(unprintable, sizeof unprintable),
+    srv_metrics_request(&w->io_loop[0], NULL, NULL, rt_span_of(unprintable, sizeof unprintable),
                         SRV_STATUS, RT_NOT_FOUND, 0);
     expect(w, "{model_name=\"b\xef\xbf\xbd\\\"\\n\xc3\xa9\",status=\"NOT_FOUND\"} 1\n");
-    srv_metrics_request(&w->io_loop[2], NULL, rt_span_str("not counted"), SRV_STATUS, RT_NOT_FOUND,
-                        0);
+    srv_metrics_request(&w->io_loop[2], NULL, NULL, rt_span_str("not counted"), SRV_STATUS,
+                        RT_NOT_FOUND, 0);
     expect(w, "slipway_requests_total{model=\"\"");
     assert_null(strstr(w->page.p, "not counted"));
     end(w);
@@ -286,10 +287,11 @@ static void examples_and_run_times_are_counted_by_api(void **state)
                           .n_rows = 4,
                           .queued_ns = 1000,
                           .finished_ns = 21000};
-    srv_metrics_request(&w->io_loop[0], &job, rt_span_str("m"), SRV_CLASSIFY, RT_OK, 30000);
-    srv_metrics_request(&w->io_loop[0], &job, rt_span_str("m"), SRV_PREDICT, RT_OK, 30000);
-    srv_metrics_request(&w->io_loop[0], &job, rt_span_str("m"), SRV_PREDICT, RT_INTERNAL, 30000);
-    srv_metrics_request(&w->io_loop[0], NULL, rt_span_str("m"), SRV_STATUS, RT_OK, 30000);
+    srv_metrics_request(&w->io_loop[0], &job, NULL, rt_span_str("m"), SRV_CLASSIFY, RT_OK, 30000);
+    srv_metrics_request(&w->io_loop[0], &job, NULL, rt_span_str("m"), SRV_PREDICT, RT_OK, 30000);
+    srv_metrics_request(&w->io_loop[0], &job, NULL, rt_span_str("m"), SRV_PREDICT, RT_INTERNAL,
+                        30000);
+    srv_metrics_request(&w->io_loop[0], NULL, NULL, rt_span_str("m"), SRV_STATUS, RT_OK, 30000);
     expect(w, ":tensorflow:serving:request_example_count_total{model=\"m\"} 4\n");
     expect(w, ":tensorflow:serving:request_example_counts_bucket{model=\"m\",le=\"4\"} 0\n");
     expect(w, ":tensorflow:serving:request_example_counts_bucket{model=\"m\",le=\"8\"} 1\n");
@@ -448,7 +450,8 @@ static void a_signature_has_counters_only_once_it_is_called(void **state)
     w->loaded.n_signatures = N;
     for (int i = 0; i < SRV_MAX_CALLED + 44; i++) {
         struct srv_job job = {.version = &w->version, .signature = &signatures[N - 1 - i]};
-        srv_metrics_request(&w->io_loop[i % 2], &job, rt_span_str("m"), SRV_PREDICT, RT_OK, 1000);
+        srv_metrics_request(&w->io_loop[i % 2], &job, NULL, rt_span_str("m"), SRV_PREDICT, RT_OK,
+                            1000);
     }
     expect(w, "signature=\"s99999\",api=\"predict\",entrypoint=\"REST\",code=\"OK\"} 1\n");
     expect(w, "signature=\"s99744\",api=\"predict\",entrypoint=\"REST\",code=\"OK\"} 1\n");
@@ -472,12 +475,61 @@ struct counter {
 static void *count_all(void *arg)
 {
     const struct counter *c = arg;
+    struct srv_request_span span;
+    srv_request_span_init(&span);
+    srv_request_span_traceparent(
+        &span, rt_span_str("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
     for (int i = 0; i < N_CALLED; i++) {
         struct srv_job job = {.version = &c->w->version, .signature = &called[i]};
-        srv_metrics_request(&c->w->io_loop[c->io_loop], &job, rt_span_str("m"), SRV_PREDICT, RT_OK,
-                            1000);
+        srv_metrics_request(&c->w->io_loop[c->io_loop], &job, &span, rt_span_str("m"), SRV_PREDICT,
+                            RT_OK, 1000);
     }
     return NULL;
+}
+
+static void the_last_sampled_request_of_a_bucket_is_its_exemplar(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    struct srv_request_span span;
+    struct srv_job job = {.version = &w->version, .signature = &w->signatures[0], .span = &span};
+    srv_request_span_init(&span);
+    static const char *const parents[] = {
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "00-1af7651916cd43dd8448eb211c80319c-c7ad6b7169203331-01",
+        "00-2af7651916cd43dd8448eb211c80319c-d7ad6b7169203331-00"}; /* is not sampled */
+    for (int i = 0; i < 3; i++) {
+        srv_request_span_init(&span);
+        srv_request_span_traceparent(&span, rt_span_str(parents[i]));
+        srv_metrics_request(&w->io_loop[0], &job, &span, rt_span_str("m"), SRV_PREDICT, RT_OK,
+                            11000 + i);
+        srv_metrics_batch(w->server.metrics, 1, &job, 1, 1, 1, 3000000 + i);
+    }
+    expect_not(w, " # {");
+    expect_not(w, "# EOF");
+    rt_bytes_clear(&w->page);
+    srv_metrics_page(&w->server, SRV_TEXT_OPENMETRICS, &w->page);
+    assert_false(w->page.failed);
+    static const char *const there[] = {
+        "api=\"predict\",entrypoint=\"REST\",le=\"1.8e-05\"} 3 # {trace_id="
+        "\"1af7651916cd43dd8448eb211c80319c\",span_id=\"c7ad6b7169203331\"} 1.1001e-05 ",
+        "slipway_run_duration_seconds_bucket{model=\"m\",version=\"7\",le=\"0.00357047\"} 3 # "
+        "{trace_id=\"1af7651916cd43dd8448eb211c80319c\",span_id=\"c7ad6b7169203331\"} 0.003000001 ",
+        "slipway_queue_duration_seconds_bucket{model=\"m\",version=\"7\",le=\"1e-05\"} 3 # {",
+        "# TYPE slipway_request_duration_seconds histogram\n"
+        "# UNIT slipway_request_duration_seconds seconds\n",
+        "# TYPE slipway_requests counter\n",
+        "# TYPE slipway_build info\n",
+        "slipway_batch_rows_bucket{model=\"m\",version=\"7\",le=\"1.0\"} 3\n",
+        ":tensorflow:core:graph_runs_total{} 3\n",
+        "# TYPE :tensorflow:serving:request_example_count counter\n"};
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++)
+        if (!strstr(w->page.p, there[i]))
+            fail_msg("no \"%s\" in:\n%s", there[i], w->page.p);
+    assert_string_equal(w->page.p + w->page.n - 6, "# EOF\n");
+    assert_null(strstr(w->page.p, "0af7651916cd43dd")); /* the second request replaced it */
+    assert_null(strstr(w->page.p, "2af7651916cd43dd"));
+    end(w);
 }
 
 static void threads_may_call_a_signature_for_the_first_time_at_once(void **state)
@@ -497,7 +549,11 @@ static void threads_may_call_a_signature_for_the_first_time_at_once(void **state
         c[i] = (struct counter){.w = w, .io_loop = i};
         assert_int_equal(rt_thread_start(&c[i].thread, "count", count_all, &c[i]), 0);
     }
-    expect(w, "# TYPE slipway_requests_total counter\n"); /* meanwhile, threads count requests */
+    /* meanwhile, threads count requests */
+    expect(w, "# TYPE slipway_requests_total counter\n");
+    rt_bytes_clear(&w->page);
+    srv_metrics_page(&w->server, SRV_TEXT_OPENMETRICS, &w->page);
+    assert_non_null(strstr(w->page.p, "# TYPE slipway_requests counter\n"));
     for (int i = 0; i < N_IO_LOOPS; i++)
         pthread_join(c[i].thread, NULL);
     expect(w, ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 600\n");
@@ -562,6 +618,7 @@ int main(void)
         cmocka_unit_test(a_model_that_returns_keeps_its_counters),
         cmocka_unit_test(few_models_that_are_gone_keep_their_counters),
         cmocka_unit_test(a_signature_has_counters_only_once_it_is_called),
+        cmocka_unit_test(the_last_sampled_request_of_a_bucket_is_its_exemplar),
         cmocka_unit_test(threads_may_call_a_signature_for_the_first_time_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
