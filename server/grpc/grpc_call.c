@@ -38,7 +38,7 @@ enum {
 
 /* ---- calls ---- */
 
-static struct srv_call *new_call(struct srv_grpc_loop *loop)
+struct srv_call *srv_grpc_new_call(struct srv_grpc_loop *loop)
 {
     struct srv_call *c = loop->free;
 
@@ -75,7 +75,7 @@ void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
                    const struct srv_grpc_method *method)
 {
     struct srv_grpc *g = loop->grpc;
-    struct srv_call *c = new_call(loop);
+    struct srv_call *c = srv_grpc_new_call(loop);
     grpc_call_error e;
 
     if (!c) {
@@ -246,6 +246,7 @@ static void end_call(struct srv_call *c)
     }
     c->err = (struct rt_error){.arena = NULL};
     c->stream = (struct srv_stream){.is_open = false};
+    c->stream_of = NULL;
     c->retry_s = 0;
     rt_arena_reset(c->arena);
     c->next = loop->free;
@@ -255,8 +256,11 @@ static void end_call(struct srv_call *c)
 
 void srv_grpc_unpend(struct srv_call *c)
 {
-    if (--c->pending == 0)
+    while (c && --c->pending == 0) {
+        struct srv_call *stream = c->stream_of; /* waits for the end of its parts */
         end_call(c);
+        c = stream;
+    }
 }
 
 void srv_grpc_start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
@@ -521,6 +525,24 @@ static void refuse_unknown(struct srv_call *c, const struct srv_grpc_methods *m)
                              (int)(path.n < 300 ? path.n : 300), (const char *)path.p, why));
 }
 
+void srv_grpc_reset_call(struct srv_call *c)
+{
+    c->is_in_metrics = false;
+    c->pending = 0;
+    c->charged = c->n_in = c->n_out = c->quota_in = 0;
+    c->cancelled = 0;
+    c->close_started = c->is_closed = c->may_send_close = c->was_cut = c->came_empty = false;
+    atomic_store_explicit(&c->awaited, SRV_AWAITS_NOTHING, memory_order_relaxed);
+    c->seen_awaited = SRV_AWAITS_NOTHING;
+    c->code = RT_OK;
+    c->err = (struct rt_error){.arena = c->arena};
+    c->state = NULL;
+    c->model = rt_span_of(NULL, 0);
+    c->job = (struct srv_job){.next = NULL};
+    c->stream = (struct srv_stream){.is_open = false};
+    c->stream_of = NULL;
+}
+
 static void on_call(struct srv_call *c, bool ok)
 {
     struct srv_grpc_loop *loop = c->loop;
@@ -537,19 +559,7 @@ static void on_call(struct srv_call *c, bool ok)
     atomic_fetch_add(&g->server->grpc_requests, 1);
     bool has_share = srv_call_open_share(c);
     c->counted = true;
-    c->is_in_metrics = false;
-    c->pending = 0;
-    c->charged = c->n_in = c->n_out = c->quota_in = 0;
-    c->cancelled = 0;
-    c->close_started = c->is_closed = c->may_send_close = c->was_cut = c->came_empty = false;
-    atomic_store_explicit(&c->awaited, SRV_AWAITS_NOTHING, memory_order_relaxed);
-    c->seen_awaited = SRV_AWAITS_NOTHING;
-    c->code = RT_OK;
-    c->err = (struct rt_error){.arena = c->arena};
-    c->state = NULL;
-    c->model = rt_span_of(NULL, 0);
-    c->job = (struct srv_job){.next = NULL};
-    c->stream = (struct srv_stream){.is_open = false};
+    srv_grpc_reset_call(c);
     c->received_ns = rt_now_ns();
     srv_call_begin_span(c);
     if (c->server->options.access_log)
@@ -628,7 +638,9 @@ static void on_message(struct srv_call *c)
         srv_grpc_unpend(c);
         return;
     }
-    srv_call_awaits(c, SRV_AWAITS_NOTHING);
+    c->stream.is_reading = false;
+    /* a stream may wait for the end of sending at the same time */
+    srv_call_awaits(c, c->stream.is_sending ? SRV_AWAITS_SENT : SRV_AWAITS_NOTHING);
     c->came_empty = !c->payload && !c->stream.has_begun;
     if (c->payload)
         srv_call_receive(c);

@@ -52,20 +52,18 @@ struct srv_stream {
     /* Whether the stream was counted towards the limits on streams (grpc_share.c). The limits count
      * the stream until the call ends. */
     bool has_begun;
-    bool has_sent; /* whether the response's initial metadata was sent */
+    bool has_sent;            /* whether the response's initial metadata was sent */
+    bool is_reading, has_all; /* whether a message is being read, and whether no more will come */
+    /* The parts of the stream (grpc_stream.h) in the order of its messages, their number, and the
+     * bytes of their messages and responses. `n_taken` counts all parts. */
+    struct srv_link parts;
+    int n_parts;
+    size_t part_bytes;
+    uint64_t n_taken;
     /* Called when a message has been sent. `sent`, `closed` and `look` may be NULL. */
     void (*sent)(struct srv_call *c);
     void (*closed)(struct srv_call *c); /* called when the client disconnects or the stream ends */
     void (*look)(struct srv_call *c, bool ending); /* set by srv_stream_watch */
-};
-
-/* Events for which a call waits. They depend on the peer and may never occur. */
-enum srv_awaited {
-    SRV_AWAITS_NOTHING,
-    SRV_AWAITS_MESSAGE,
-    SRV_AWAITS_SENT, /* the event that the peer has received a message */
-    SRV_AWAITS_NEXT, /* the arrival of a later message of a stream */
-    SRV_AWAITED_MASK = 3,
 };
 
 struct srv_call {
@@ -95,6 +93,7 @@ struct srv_call {
     gpr_timespec deadline;
     grpc_metadata_array metadata;
     struct srv_stream stream;
+    struct srv_call *stream_of; /* the stream of which this call is a part, or NULL */
 
     /* The transport uses the members below. */
     struct srv_grpc_event on_call, on_close, on_message, on_sent;
@@ -190,8 +189,7 @@ bool srv_call_inflate(struct srv_call *c);
  * NULL if the client did not send it. */
 struct rt_span srv_call_metadata(struct srv_call *c, const char *key);
 
-/* Reports the end of an inference of a stream to the tracer, and begins the span of the next one.
- */
+/* Reports the end of a stream's inference, which is a part, to the tracer. */
 void srv_call_trace_inference(struct srv_call *c, enum rt_status code);
 
 /* Returns RT_OK if the call may perform admin actions. Otherwise returns PERMISSION_DENIED,

@@ -27,6 +27,8 @@ enum {
      * filters and tasks permit about 100,000 fields. Most fields of a larger message are therefore
      * unknown or repeated. */
     MOST_FIELDS = 1 << 20,
+    MOST_PARTS = 64,           /* maximum number of inferences of a stream in progress */
+    MOST_PART_BYTES = 4 << 20, /* limit on the bytes of their requests and responses */
 };
 
 struct request {
@@ -42,6 +44,8 @@ struct request {
     /* the result of an inference of a stream, until its I/O loop sends it */
     struct rt_bytes out;
     enum rt_status status;
+    const struct rt_error *why; /* the error if `status` is one */
+    bool is_over;
 };
 
 /* Completes a request, and encodes the outputs on the thread that computed them. May be called on
@@ -193,29 +197,17 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
 
 /* ---- streams ---- */
 
-/* Reads the next request of a stream after the response to the previous one has been sent. A stream
- * has one inference at a time. Its responses therefore have the order of its requests, and the
- * server holds at most one request and one response of the stream. */
-static void read_next(struct srv_call *c)
-{
-    if (srv_call_is_ending(c))
-        srv_stream_end(c, RT_UNAVAILABLE, "the server is stopping");
-    else
-        srv_stream_read(c);
-}
-
-/* Sends a response of a stream, or the error in `err`. */
-static void respond(struct srv_call *c, enum rt_status st, const struct rt_error *err)
+/* Sends the response of a part, or its error. A stream that has closed or ended sends nothing. */
+static void respond(struct srv_call *c, struct request *r)
 {
     const struct srv_stream_steps *steps = c->method->endpoint->stream;
-    struct request *r = c->state;
     struct rt_bytes head;
 
     rt_bytes_init(&head, SRV_MESSAGE_MOST);
     if (!c->stream.is_open || c->stream.is_ended) {
         rt_bytes_clear(&r->out);
-    } else if (st) {
-        steps->write_error(&r->inf, rt_error_text(err), &head);
+    } else if (r->status) {
+        steps->write_error(&r->inf, rt_error_text(r->why), &head);
         srv_stream_send(c, &head);
     } else {
         steps->write_head(&head, r->out.n);
@@ -226,27 +218,78 @@ static void respond(struct srv_call *c, enum rt_status st, const struct rt_error
     rt_bytes_clear(&head);
 }
 
-/* Runs on the I/O loop thread when an inference of a stream has ended, or could not begin. */
-static void end_inference(struct srv_call *c, enum rt_status st, const struct rt_error *err)
+/* Answers a part whose inference is over, and drops it. */
+static void answer(struct srv_call *c, struct srv_call *part)
 {
-    struct srv_job *job = &c->job;
+    struct request *r = part->state;
+    struct srv_job *job = &part->job;
 
-    srv_metrics_request(c->io_loop, job->version ? job : NULL, &c->span,
-                        job->version ? rt_span_str(job->version->model) : c->model,
-                        (enum srv_api)c->method->endpoint->stream_api, st,
+    srv_metrics_request(part->io_loop, job->version ? job : NULL, &part->span,
+                        job->version ? rt_span_str(job->version->model) : part->model,
+                        (enum srv_api)part->method->endpoint->stream_api, r->status,
                         job->version ? rt_now_ns() - job->received_ns : 0);
-    respond(c, st, err);
-    /* The first response contains the span, so the span of the next inference begins after it. */
-    srv_call_trace_inference(c, st);
-    srv_stream_clear_job(c);
-    c->model = rt_span_of(NULL, 0); /* the name is in the arena, which will be reset */
+    respond(c, r);
+    srv_call_trace_inference(part, r->status);
+    srv_stream_drop(part);
 }
 
-static void end_job(struct srv_call *c)
+/*
+ * Answers the parts that are over, in the order of the requests, and then reads the next request or
+ * ends the stream. The inferences of a stream run at the same time, so that they can form batches.
+ * At most MOST_PARTS of them are in progress, and no further request is read while their requests
+ * and responses have MOST_PART_BYTES, so that the client's flow control limits what a stream holds.
+ */
+static void advance(struct srv_call *c)
 {
-    const struct rt_error err = c->job.err;
+    struct srv_stream *s = &c->stream;
+    const bool is_ending = srv_call_is_ending(c);
+    struct srv_call *part;
 
-    end_inference(c, ((struct request *)c->state)->status, &err);
+    while ((part = srv_stream_first_part(c)) && ((struct request *)part->state)->is_over &&
+           (!s->is_sending || !s->is_open || s->is_ended))
+        answer(c, part);
+    if (s->is_ended)
+        return;
+    if (s->has_all || is_ending || !s->is_open) {
+        if (!s->n_parts && !s->is_sending) {
+            const enum rt_status st = c->err.code  ? c->err.code
+                                      : is_ending  ? RT_UNAVAILABLE
+                                      : s->is_open ? RT_OK
+                                                   : RT_CANCELLED;
+            srv_stream_end(c, st,
+                           c->err.code ? rt_error_text(&c->err)
+                           : is_ending ? "the server is stopping"
+                                       : "the client has left");
+        }
+    } else if (!s->is_reading && s->n_parts < MOST_PARTS && s->part_bytes < MOST_PART_BYTES) {
+        srv_stream_read(c);
+    }
+    if (!s->is_ended)
+        srv_stream_note_wait(c);
+}
+
+/* Runs on the I/O loop thread when an inference of a stream has ended, or could not begin. */
+static void end_inference(struct srv_call *part, enum rt_status st, const struct rt_error *why)
+{
+    struct request *r = part->state;
+
+    r->status = st;
+    r->why = why;
+    r->is_over = true;
+    srv_stream_hold(part, r->out.n);
+    advance(part->stream_of);
+}
+
+static void end_job(struct srv_call *part)
+{
+    end_inference(part, ((struct request *)part->state)->status, &part->job.err);
+}
+
+/* The client has disconnected, or the stream has ended. */
+static void on_closed(struct srv_call *c)
+{
+    srv_stream_cancel_parts(c);
+    advance(c);
 }
 
 /* If `st` is RT_OK, submits a parsed request as a job. If `st` is an error, or if the job cannot be
@@ -295,6 +338,7 @@ static void submit_read(struct srv_call *c)
 /* Takes the message from the quota of its client. */
 static enum rt_status take_quota(struct srv_call *c)
 {
+    struct srv_call *call = c->stream_of ? c->stream_of : c; /* as the core knows it */
     const char *by = c->server->options.quota_client;
     struct rt_span client = rt_span_of(NULL, 0);
     int64_t retry_s = 0;
@@ -302,7 +346,7 @@ static enum rt_status take_quota(struct srv_call *c)
     if (!c->server->quota)
         return RT_OK;
     const bool is_tls = strcmp(by, "tls") == 0;
-    grpc_auth_context *auth = is_tls ? grpc_call_auth_context(c->call) : NULL;
+    grpc_auth_context *auth = is_tls ? grpc_call_auth_context(call->call) : NULL;
     if (auth) {
         grpc_auth_property_iterator at =
             grpc_auth_context_find_properties_by_name(auth, GRPC_X509_CN_PROPERTY_NAME);
@@ -310,11 +354,11 @@ static enum rt_status take_quota(struct srv_call *c)
         if (p)
             client = rt_span_of(p->value, p->value_length);
     } else if (!is_tls) {
-        client = srv_call_metadata(c, by);
+        client = srv_call_metadata(call, by);
     }
-    const enum srv_quota_answer a =
-        srv_quota_take(c->server->quota, client, c->n_in - c->quota_in, rt_now_ns(), &retry_s);
-    c->quota_in = c->n_in;
+    const enum srv_quota_answer a = srv_quota_take(
+        c->server->quota, client, call->n_in - call->quota_in, rt_now_ns(), &retry_s);
+    call->quota_in = call->n_in;
     grpc_auth_context_release(auth);
     if (a == SRV_QUOTA_TAKEN_SHARED)
         srv_metrics_event(c->server->metrics, "quota_shared");
@@ -364,19 +408,28 @@ void srv_grpc_inference(struct srv_call *c)
         srv_call_fail(c, rt_fail_memory(&c->err, "a request", sizeof *r));
 }
 
+/* Begins the inference of a stream's message. Returns false if memory runs out. */
+static bool begin_part(struct srv_call *c)
+{
+    struct srv_call *part = srv_stream_take(c);
+    struct request *r = part ? rt_arena_alloc(part->arena, sizeof *r) : NULL;
+
+    if (r)
+        begin(part, r);
+    else if (part)
+        srv_stream_drop(part);
+    return r;
+}
+
 void srv_grpc_inference_stream(struct srv_call *c)
 {
-    if (!c->stream.has_begun && !srv_stream_begin(c, read_next, NULL))
+    if (!c->stream.has_begun && !srv_stream_begin(c, advance, on_closed))
         return;
-    if (!c->payload ||
-        !c->stream.is_open) { /* the client will send no more requests, or has disconnected */
-        srv_stream_end(c, c->payload ? RT_CANCELLED : RT_OK, "the client has left");
-        return;
+    if (!c->payload || !c->stream.is_open || c->stream.is_ended)
+        c->stream.has_all = true;
+    if (!c->stream.has_all && !begin_part(c)) {
+        rt_fail_memory(&c->err, "a request", sizeof(struct request));
+        c->stream.has_all = true;
     }
-    struct request *r = rt_arena_alloc(c->arena, sizeof *r);
-    if (!r) {
-        srv_stream_end(c, rt_fail_memory(&c->err, "a request", sizeof *r), rt_error_text(&c->err));
-        return;
-    }
-    begin(c, r);
+    advance(c);
 }

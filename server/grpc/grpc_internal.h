@@ -41,6 +41,7 @@
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_listen.h"
 #include "server/grpc/grpc_methods.h"
+#include "server/grpc/grpc_stream.h"
 #include "runtime/base/map.h"
 #include "runtime/base/thread.h"
 

@@ -304,7 +304,6 @@ void srv_call_begin_span(struct srv_call *c)
     srv_tracer_begin(c->server->tracer, &c->span);
 }
 
-/* Each inference of a stream has a span of its own, in the same trace if the client named one. */
 void srv_call_trace_inference(struct srv_call *c, enum rt_status code)
 {
     const struct srv_access a = {.api = srv_api_name((enum srv_api)c->method->endpoint->stream_api),
@@ -316,7 +315,6 @@ void srv_call_trace_inference(struct srv_call *c, enum rt_status code)
                                  .model = c->model};
 
     srv_tracer_request(c->server->tracer, &a, &c->job);
-    srv_tracer_begin(c->server->tracer, &c->span);
 }
 
 void srv_call_end_span(struct srv_call *c)

@@ -5,6 +5,7 @@
 #include "server/grpc/grpc_internal.h"
 #include "server/grpc/grpc_stream.h"
 #include "server/metrics/metrics.h"
+#include "server/tracing/tracer.h"
 
 bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
                       void (*closed)(struct srv_call *c))
@@ -23,6 +24,9 @@ bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
     srv_grpc_uncount(c); /* an open stream must not delay the end of the drain */
     c->stream =
         (struct srv_stream){.is_open = true, .has_begun = true, .sent = sent, .closed = closed};
+    srv_list_init(&c->stream.parts);
+    if (!c->close_started)
+        srv_grpc_start_close(c);
     return true;
 }
 
@@ -102,7 +106,8 @@ void srv_stream_read(struct srv_call *c)
     srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
     rt_arena_reset(c->arena);
     c->err = (struct rt_error){.arena = c->arena};
-    srv_grpc_read_message(c, SRV_AWAITS_NEXT);
+    c->stream.is_reading = true;
+    srv_grpc_read_message(c, c->stream.is_sending ? SRV_AWAITS_SENT : SRV_AWAITS_NEXT);
 }
 
 /* ---- jobs of streams ---- */
@@ -133,8 +138,6 @@ void srv_stream_submit(struct srv_call *c, void (*done)(struct srv_job *job),
     c->detour.next = next;
     c->detour.back.receive = take_job;
     c->pending++; /* for take_job */
-    if (!c->close_started)
-        srv_grpc_start_close(c);
     /* the drain must wait for the inference, although it does not wait for the stream */
     atomic_fetch_add(&c->server->grpc_requests, 1);
     c->counted = true;
@@ -146,11 +149,90 @@ void srv_stream_post(struct srv_call *c)
     srv_message_post(c->io_loop, &c->detour.back);
 }
 
-void srv_stream_clear_job(struct srv_call *c)
+/* ---- parts ---- */
+
+/* Moves the received message, and what was charged for it. */
+static void move_message(struct srv_call *part, struct srv_call *c)
 {
-    if (c->job.version) {
-        srv_job_clear(&c->job);
-        srv_release(c->io_loop, c->job.version);
+    part->payload = c->payload;
+    part->payload_status = c->payload_status;
+    part->inflated = c->inflated;
+    part->n_inflated = c->n_inflated;
+    part->inflate_status = c->inflate_status;
+    part->is_inflated = c->is_inflated;
+    part->n_in = c->payload->data.raw.slice_buffer.length + c->n_inflated;
+    part->charged = c->charged;
+    if (part->payload_status || (part->is_inflated && part->inflate_status))
+        rt_error_copy(&part->err, &c->err);
+    c->err = (struct rt_error){.arena = c->arena};
+    c->payload = NULL;
+    c->inflated = NULL;
+    c->n_inflated = c->charged = 0;
+    c->is_inflated = false;
+}
+
+struct srv_call *srv_stream_take(struct srv_call *c)
+{
+    struct srv_call *part = srv_grpc_new_call(c->loop);
+
+    if (!part)
+        return NULL;
+    srv_grpc_reset_call(part);
+    part->stream_of = c;
+    part->call = NULL;
+    part->method = part->posted_as = c->method;
+    grpc_metadata_array_init(&part->metadata);
+    part->close_started = true; /* the core reports to the stream that the client has left */
+    part->stream = (struct srv_stream){.is_open = true, .has_begun = true};
+    part->deadline = c->deadline;
+    part->connection = c->connection;
+    part->socket = -1;
+    part->counted = part->is_in_metrics = false;
+    move_message(part, c);
+    /* The response's metadata names the span of the first inference. The others have spans of their
+     * own, in the same trace if the client named one. */
+    part->span = c->span;
+    if (c->stream.n_taken++)
+        srv_tracer_begin(c->server->tracer, &part->span);
+    part->pending = 1; /* for srv_stream_drop */
+    c->pending++;      /* for the end of the part */
+    srv_list_append(&c->stream.parts, &part->link);
+    c->stream.n_parts++;
+    c->stream.part_bytes += part->n_in;
+    return part;
+}
+
+void srv_stream_hold(struct srv_call *part, size_t bytes)
+{
+    part->n_out = bytes;
+    part->stream_of->stream.part_bytes += bytes;
+}
+
+void srv_stream_drop(struct srv_call *part)
+{
+    struct srv_stream *s = &part->stream_of->stream;
+
+    s->n_parts--;
+    s->part_bytes -= part->n_in + part->n_out;
+    srv_list_remove(&part->link);
+    srv_grpc_unpend(part);
+}
+
+void srv_stream_cancel_parts(struct srv_call *c)
+{
+    for (struct srv_link *at = c->stream.parts.next; at != &c->stream.parts; at = at->next) {
+        struct srv_call *part = (struct srv_call *)(void *)at;
+        atomic_store_explicit(&part->job.cancelled, true, memory_order_relaxed);
     }
-    c->job = (struct srv_job){.next = NULL};
+}
+
+void srv_stream_note_wait(struct srv_call *c)
+{
+    const struct srv_stream *s = &c->stream;
+    const enum srv_awaited what = s->is_sending                  ? SRV_AWAITS_SENT
+                                  : s->is_reading && !s->n_parts ? SRV_AWAITS_NEXT
+                                                                 : SRV_AWAITS_NOTHING;
+
+    if ((atomic_load_explicit(&c->awaited, memory_order_relaxed) & SRV_AWAITED_MASK) != what)
+        srv_call_awaits(c, what);
 }

@@ -533,5 +533,29 @@ class Grpc(OipTest):
             self.assertIn(caught.exception.code(), (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED))
 
 
+class StreamBatches(unittest.TestCase):
+    def test_requests_that_are_sent_without_waiting_form_a_batch(self):
+        # The batch begins when it has 4 rows. A stream with one inference at a time would never fill it.
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("max_batch_size { value: 4 } batch_timeout_micros { value: 600000000 } "
+                       "num_batch_threads { value: 1 }")
+            file.flush()
+            with Server(f"--models={MODELS}", "--enable_batching", f"--batching_parameters_file={file.name}") as server, \
+                    grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+                requests = []
+                for i in range(8):
+                    r = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two", id=str(i))
+                    r.inputs.add(name="x", datatype="FP32", shape=[1])
+                    r.raw_input_contents.append(struct.pack("<f", i))
+                    requests.append(r)
+                stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
+                got = [g.infer_response for g in stub.ModelStreamInfer(iter(requests), timeout=WAIT)]
+                self.assertEqual([g.id for g in got], [r.id for r in requests])
+                self.assertEqual([struct.unpack("<f", g.raw_output_contents[0])[0] for g in got],
+                                 [i / 2 + 2 for i in range(8)])
+                page = server.get("/monitoring/prometheus/metrics")[1].decode()
+                self.assertIn('slipway_batch_rows_count{model="half_plus_two",version="2"} 2\n', page)
+
+
 if __name__ == "__main__":
     unittest.main()
