@@ -158,7 +158,7 @@ static enum rt_status open_matrix(struct remap *x)
                        x->name, KN_TEXT(&e->shape), (long long)e->shape.dim[1],
                        (long long)x->n_columns);
     if (x->n_old_columns > 0 && x->columns[x->n_old_columns - 1].old >= e->shape.dim[1])
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, /* TensorFlow reads beyond its row */
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, /* TensorFlow leaves it uninitialised */
                        "%s: column %lld of a tensor of shape %s", r->node->schema->name,
                        (long long)x->columns[x->n_old_columns - 1].old, KN_TEXT(&e->shape));
     x->entry = e;

@@ -111,24 +111,45 @@ static enum rt_status bincount(struct rt_run *r, struct rows *rows, const struct
     const struct rt_tensor *weights = &r->in[r->n_in - 1];
     const bool binary = rt_attr_bool(r->node, "binary_output");
     const size_t size = rt_dtype_size(kn_dtype(&r->out[0]));
-    const int64_t n = rt_tensor_count(values);
+    const int64_t n = rt_tensor_count(values), n_weights = rt_tensor_count(weights);
+    const int64_t end = binary || !n_weights ? n : n_weights; /* the first value without a weight */
     add_fn *const add = add_of(kn_dtype(&r->out[0]));
 
-    if (rt_tensor_count(weights) && rt_tensor_count(weights) != n)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: there are %lld weights for %lld values",
-                       r->node->schema->name, (long long)rt_tensor_count(weights), (long long)n);
     if (kn_zero_chunks(r, r->out[0].data, rt_tensor_bytes(&r->out[0])))
         return r->err->code;
     for (int64_t i = 0; i < n; i++) {
         const int64_t v = kn_int_at(values, i), row = row_at(rows, i);
         if (v < 0 && rows->form == RAGGED)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input must be non-negative");
-        if (v >= 0 && v < bins)
+        if (v >= 0 && v < bins) {
+            if (i >= end)
+                return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                               "%s: there are %lld weights for %lld values", r->node->schema->name,
+                               (long long)n_weights, (long long)n);
             add((char *)r->out[0].data + (size_t)(row * bins + v) * size, weights_of(weights), i,
                 binary);
+        }
         if (rt_run_tick(r, i))
             return r->err->code;
     }
+    return RT_OK;
+}
+
+/* Checks what TensorFlow checks for sparse vectors alone. */
+static enum rt_status check_vector(struct rt_run *r)
+{
+    const struct rt_tensor *values = &r->in[1], *weights = &r->in[4];
+    const int64_t n = rt_tensor_count(values), n_weights = rt_tensor_count(weights);
+
+    for (int64_t i = 0; i < n; i++) {
+        if (kn_int_at(values, i) < 0)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "Input arr must be non-negative!");
+        if (rt_run_tick(r, i))
+            return r->err->code;
+    }
+    if (n_weights && n_weights != n && !rt_attr_bool(r->node, "binary_output"))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Input indices and weights must have the same size.");
     return RT_OK;
 }
 
@@ -142,6 +163,7 @@ static enum rt_status sparse_bincount_run(struct rt_run *r)
     st = st ? st : kn_coo_check(r, &c);
     st = st ? st : kn_coo_check_inside(r, &c);
     st = st ? st : kn_coo_check_shape(r, c.dim, c.rank);
+    st = st || c.rank > 1 ? st : check_vector(r);
     if (st)
         return st;
     const int64_t dim[2] = {c.rank > 1 ? c.dim[0] : bins, bins};

@@ -31,6 +31,18 @@ RAGGED = (([0, 2, 3], [1, -1, 2]), ([], [1]), ([0], []), ([0], [1]), ([1, 3], [1
           ([0, 3], [[1, 1, 2]]), ([[0, 3]], [1, 1, 2]), ([0, 0, 0], []))
 
 
+def other_weights():
+    """Yields (rank, values, weights, binary_output) whose numbers of values and weights differ. TensorFlow reads beyond the
+    weights if a value to be counted has none, so the last values are too large to be counted."""
+    for rank in (1, 2):
+        for values in ((1, 2, 3, 4), (1, 2, 9, 9), (6, 5, 5, 5), (1, -1, 2)):
+            for w in ((3, 4), (3, 4, 5, 6, 7), 5, ((1, 2, 3, 4),)):
+                for binary in (True, False):
+                    n = np.size(w)
+                    if binary or rank == 1 or all(v >= 5 or v < 0 for v in values[n:]):
+                        yield rank, values, w, binary
+
+
 @spec("SparseBincount", rtol=1e-6)
 def sparse_bincount(g, op):
     for dtype in WEIGHTS:
@@ -45,6 +57,10 @@ def sparse_bincount(g, op):
         yield Case(i, np.int64(v), s, np.int64(4), np.float32([]), texts=True)
     for size in (-1, [4], [], 0):
         yield Case(BASE[0], np.int64(BASE[1]), BASE[2], np.int64(size), np.float32([]), texts=True)
+    for rank, values, w, binary in other_weights():
+        i = np.zeros((len(values), rank), np.int64)
+        i[:, -1] = np.arange(len(values))
+        yield Case(i, np.int64(values), np.int64([1, 9][-rank:]), np.int64(5), np.float32(w), binary_output=binary, texts=True)
 
 
 @spec("RaggedBincount", rtol=1e-6)
@@ -60,6 +76,9 @@ def ragged_bincount(g, op):
         yield Case(np.int64(splits), np.int64(v), np.int64(4), np.float32([]), texts=True)
     for size in (-1, [4], []):
         yield Case(np.int64([0, 2]), np.int64([1, 2]), np.int64(size), np.float32([]), texts=True)
+    for rank, values, w, binary in other_weights():
+        if rank == 2 and min(values) >= 0:
+            yield Case(np.int64([0, 1, len(values)]), np.int64(values), np.int64(5), np.float32(w), binary_output=binary)
 
 
 LENGTHS = ((-1, -1), (9, -1), (-1, 4), (5, 3), (0, 0), (3, 20))
