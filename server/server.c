@@ -150,6 +150,7 @@ static enum rt_status start_tracer(struct srv_server *s, struct rt_error *err)
     const struct srv_tracer_options t = {
         .exporter = {.url = url,
                      .headers = o->otlp_headers,
+                     .ca_file = o->otlp_certificate,
                      .resource = {.service_name = o->otlp_service_name,
                                   .attributes = o->otlp_resource_attributes},
                      .timeout_ns = o->otlp_timeout_ms * 1000000,

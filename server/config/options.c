@@ -319,6 +319,9 @@ static const struct row rows[] = {
     {"otlp_headers", TEXT, OURS, AT(otlp_headers), "", NULL, ANY,
      "comma-separated key=value: HTTP headers for the collector. The default is "
      "$OTEL_EXPORTER_OTLP_HEADERS, which other users do not see"},
+    {"otlp_certificate", TEXT, OURS, AT(otlp_certificate), "", NULL, ANY,
+     "PEM file of the CA certificates that an https:// collector is verified with, instead of the "
+     "system's. The default is $OTEL_EXPORTER_OTLP_CERTIFICATE"},
     {"otlp_timeout_seconds", SECONDS, OURS, AT(otlp_timeout_ms), "10", NULL, 1, INT32_MAX,
      "time limit of a request to the collector"},
     {"otlp_interval_seconds", SECONDS, OURS, AT(otlp_interval_ms), "5", NULL, 1, INT32_MAX,

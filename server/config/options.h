@@ -128,7 +128,7 @@ struct srv_options {
     /* Whether otlp_endpoint contains the path of traces. Otherwise the path /v1/traces is
      * appended. */
     bool otlp_endpoint_is_complete;
-    const char *otlp_headers, *otlp_service_name, *otlp_resource_attributes;
+    const char *otlp_headers, *otlp_certificate, *otlp_service_name, *otlp_resource_attributes;
     int64_t otlp_timeout_ms, otlp_interval_ms;
     int64_t otlp_queue_length; /* maximum number of requests and batches that wait for export */
     double trace_sampling_ratio;

@@ -125,6 +125,9 @@ void srv_otel_environment(struct srv_options *o, char *(*get)(const char *name))
     value = value_of_either(&e, "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS",
                             &name);
     take_text(&e, "otlp_headers", &o->otlp_headers, value);
+    value = value_of_either(&e, "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+                            "OTEL_EXPORTER_OTLP_CERTIFICATE", &name);
+    take_text(&e, "otlp_certificate", &o->otlp_certificate, value);
     value = value_of_either(&e, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT",
                             &name);
     take_number(&e, "otlp_timeout_seconds", &o->otlp_timeout_ms, name, value, INT32_MAX);

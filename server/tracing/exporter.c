@@ -7,6 +7,7 @@
 
 #include "clients/http/http.h"
 #include "runtime/base/clock.h"
+#include "runtime/files/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 
@@ -19,6 +20,7 @@ enum {
     /* time for sending the queued records when the server stops */
     STOP_NS = 2000000000,
     RESPONSE_BYTES = 64 << 10, /* maximum size of a response */
+    MAX_CA_BYTES = 16 << 20,   /* maximum size of --otlp_certificate */
 };
 
 struct srv_exporter {
@@ -318,15 +320,26 @@ static enum rt_status connect_to(struct srv_exporter *e, struct rt_error *err)
     if (!lines)
         return err->code;
     e->path = url.path;
+    const bool has_ca = url.tls && *e->o.ca_file;
+    char *ca = NULL;
+    size_t n_ca;
+    if (has_ca)
+        st = rt_file_read(e->o.ca_file, MAX_CA_BYTES, &ca, &n_ca, err);
+    if (st)
+        return rt_fail_prefix(err, "--otlp_certificate: ");
     const struct cl_http_options http = {.host = url.host,
                                          .port = url.port,
                                          .tls = url.tls,
+                                         .ca = ca,
                                          .max_body = RESPONSE_BYTES,
                                          .content_type = "application/x-protobuf",
                                          .header_lines = lines,
                                          .cancel_fd = e->cancel_fd};
     e->http = cl_http_new(&http, err);
+    free(ca);
     rt_arena_reset(e->arena);
+    if (!e->http && has_ca)
+        return rt_fail_prefix(err, "--otlp_certificate=%s: ", e->o.ca_file);
     return e->http ? RT_OK : err->code;
 }
 

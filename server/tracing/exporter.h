@@ -22,6 +22,9 @@ struct srv_exporter_options {
     /* http://HOST:PORT/PATH or https://HOST:PORT/PATH, with the path to which requests are sent */
     const char *url;
     const char *headers; /* further headers as key=value,key=value with percent-encoded values */
+    /* PEM file of the CA certificates with which the collector is verified, or "" for the system's.
+     * The file is read once. */
+    const char *ca_file;
     struct srv_otlp_resource resource;
     int64_t timeout_ns, interval_ns;
     int queue_length; /* maximum number of records in the queue */

@@ -5,9 +5,9 @@ import threading
 
 class Collector:
     """An OpenTelemetry collector that keeps the requests it receives. `answer` is called with the handler of each request
-    and may send any response; None answers with an empty ExportTraceServiceResponse."""
+    and may send any response; None answers with an empty ExportTraceServiceResponse. `tls` is an ssl.SSLContext."""
 
-    def __init__(self, answer=None):
+    def __init__(self, answer=None, tls=None):
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -36,7 +36,9 @@ class Collector:
 
         self.answer, self.requests, self.lock = answer, [], threading.Lock()
         self.listener = Listener(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.listener.server_port}"
+        if tls:
+            self.listener.socket = tls.wrap_socket(self.listener.socket, server_side=True)
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.listener.server_port}"
         threading.Thread(target=self.listener.serve_forever, daemon=True).start()
 
     def close(self):

@@ -3,7 +3,10 @@ that are slow, dead or wrong."""
 import concurrent.futures
 import http.client
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 import unittest
@@ -140,8 +143,8 @@ def attributes(message):
 
 
 class ExportCase(TracingCase):
-    def collector(self, answer=None):
-        started = Collector(answer)
+    def collector(self, answer=None, tls=None):
+        started = Collector(answer, tls)
         self.addCleanup(started.close)
         return started
 
@@ -340,6 +343,37 @@ class Export(ExportCase):
                                          "--grpc_socket_path=" + self.path("s"), *flags)
                 self.assertEqual(status, 255)
                 self.assertIn(flag.split("=")[0], out)
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_a_collector_with_tls_is_verified(self):
+        own, other = self.certificate("own"), self.certificate("other")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(own, self.path("own.key"))
+        collector = self.collector(tls=context)
+        for flags, at in ((["--otlp_certificate=" + own], {}), ([], {"OTEL_EXPORTER_OTLP_CERTIFICATE": own}),
+                          (["--otlp_certificate=" + own], {"OTEL_EXPORTER_OTLP_CERTIFICATE": other})):
+            collector.requests.clear()
+            server = self.traced(collector, *flags, environment=at)
+            _, headers = self.ask(server, *REQUESTS[0])
+            self.request(collector, headers["traceparent"][3:35])
+        server = self.traced(collector, "--otlp_certificate=" + other)
+        self.ok(server, headers=[("traceparent", PARENT)])
+        wait_for(lambda: "traces are not exported" in server.log(), "the failure in the log")
+        self.assertIn("the server's certificate: ", server.log())
+        for flag, words in (("--otlp_certificate=" + self.path("none"), "No such file"),
+                            ("--otlp_certificate=" + self.path("own.key"), "certificates cannot be used")):
+            status, out, _ = command("serve", "--port=0", "--rest_api_port=0", f"--models={MODELS}", flag,
+                                     "--grpc_socket_path=" + self.path("s"), f"--otlp_endpoint={collector.url}")
+            self.assertEqual(status, 255)
+            self.assertIn("--otlp_certificate", out)
+            self.assertIn(words, out)
+
+    def certificate(self, name):
+        """Makes a self-signed certificate for the loopback address. Returns its path; the key is beside it."""
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
+                        self.path(name + ".key"), "-out", self.path(name + ".crt")], check=True, capture_output=True)
+        return self.path(name + ".crt")
 
 
 class BadCollectors(ExportCase):
