@@ -21,7 +21,8 @@
  *   | timer       | 1                    | expired jobs, and batches whose wait has ended         |
  *   | manager     | 1                    | the states of versions, and the serving maps           |
  *   | lister      | 1, of low priority   | one listing of a version with many files               |
- *   | load        | 4 * num_load_threads | a version while it is loaded and warmed up             |
+ *   | load        | 4 * num_load_threads | a version while it is loaded and warmed up; and up to  |
+ *   |             |                      | 64 whose runs wait (load_queue.h)                      |
  *   | warm-up     | several per load     | a warm-up request of a version                         |
  *   | unload      | --num_unload_threads | a retired version while its memory is freed            |
  *   | request log | 1                    | the files of the request logs                          |

@@ -40,7 +40,7 @@ static enum rt_status string_scalar(struct rt_tensor *t, const char *text, struc
 /* Runs `target`. Feeds the file names of the assets, and the checkpoint's prefix unless `prefix` is
  * NULL. */
 static enum rt_status run_target(struct rt_model *m, const char *target, const char *prefix,
-                                 struct rt_error *err)
+                                 const struct rt_wait_hook *on_wait, struct rt_error *err)
 {
     const struct rt_meta_graph *g = m->meta_graph;
     int n_feeds = g->n_assets + (prefix ? 1 : 0);
@@ -75,7 +75,8 @@ static enum rt_status run_target(struct rt_model *m, const char *target, const c
     }
     if (!st)
         st = rt_callable_run(call, feeds, &none,
-                             &(struct rt_run_options){.deadline_ns = rt_now_ns() + INIT_S * SECOND},
+                             &(struct rt_run_options){.deadline_ns = rt_now_ns() + INIT_S * SECOND,
+                                                      .on_wait = on_wait},
                              err);
     for (int i = 0; i < n; i++)
         rt_tensor_clear(&feeds[i]);
@@ -280,14 +281,14 @@ static enum rt_status judge_signatures(struct rt_model *m, struct rt_error *err)
  * as those in a loop's body, are known only after a run. */
 static enum rt_status warm_run(struct rt_session *session, struct rt_callable *call,
                                const struct rt_tensor *in, struct rt_tensor *out, int n_out,
-                               int64_t end, struct rt_error *err)
+                               const struct rt_run_options *options, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     for (int round = 0; round < WARM_UP_ROUNDS && !st; round++) {
         for (int k = 0; k < n_out; k++)
             rt_tensor_clear(&out[k]);
-        st = rt_callable_run(call, in, out, &(struct rt_run_options){.deadline_ns = end}, err);
-        if (rt_session_compile(session) == 0 || rt_now_ns() > end)
+        st = rt_callable_run(call, in, out, options, err);
+        if (rt_session_compile(session) == 0 || rt_now_ns() > options->deadline_ns)
             break;
     }
     return st;
@@ -296,7 +297,7 @@ static enum rt_status warm_run(struct rt_session *session, struct rt_callable *c
 /* Runs a signature once on zeros and empty strings. The batch size and all unknown dimensions are
  * 1. */
 static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, int64_t end_of_all,
-                              struct rt_error *err)
+                              const struct rt_wait_hook *on_wait, struct rt_error *err)
 {
     const int64_t now = rt_now_ns(), end = now + WARM_UP_S * SECOND;
     if (now >= end_of_all)
@@ -338,7 +339,9 @@ static enum rt_status warm_up(struct rt_model *m, struct rt_model_signature *s, 
         /* Compilation errors are ignored, because the warm-up run encounters the same errors and
          * reports them. */
         rt_session_compile(m->session);
-        st = warm_run(m->session, s->call, t, t + n_in, n_out, end < end_of_all ? end : end_of_all,
+        st = warm_run(m->session, s->call, t, t + n_in, n_out,
+                      &(struct rt_run_options){.deadline_ns = end < end_of_all ? end : end_of_all,
+                                               .on_wait = on_wait},
                       err);
     }
     for (int k = 0; k < n_in + n_out; k++)
@@ -361,12 +364,13 @@ static enum rt_status seal(struct rt_model *m, bool load_all, struct rt_error *e
     return st;
 }
 
-static enum rt_status restore(struct rt_model *m, const char *prefix, struct rt_error *err)
+static enum rt_status restore(struct rt_model *m, const char *prefix,
+                              const struct rt_wait_hook *on_wait, struct rt_error *err)
 {
     const struct rt_meta_graph *g = m->meta_graph;
     if (!g->restore_op || !g->filename_tensor || !m->weight_bytes)
         return RT_OK;
-    enum rt_status st = run_target(m, g->restore_op, prefix, err);
+    enum rt_status st = run_target(m, g->restore_op, prefix, on_wait, err);
     if (st)
         rt_fail_prefix(err, "restoring variables: ");
     return st;
@@ -436,14 +440,15 @@ static enum rt_status list_signatures(struct rt_model *m, const char *dir,
     return RT_OK;
 }
 
-static enum rt_status initialise(struct rt_model *m, const char *dir, struct rt_error *err)
+static enum rt_status initialise(struct rt_model *m, const char *dir,
+                                 const struct rt_wait_hook *on_wait, struct rt_error *err)
 {
     const char *prefix = rt_arena_printf(m->arena, "%s/variables/variables", dir);
     if (!prefix)
         return rt_fail_memory(err, "a model", 0);
-    enum rt_status st = restore(m, prefix, err);
+    enum rt_status st = restore(m, prefix, on_wait, err);
     if (!st && m->meta_graph->init_op) {
-        st = run_target(m, m->meta_graph->init_op, NULL, err);
+        st = run_target(m, m->meta_graph->init_op, NULL, on_wait, err);
         if (st)
             rt_fail_prefix(err, "running the init op: ");
     }
@@ -467,7 +472,7 @@ static enum rt_status warm_up_all(struct rt_model *m, const struct rt_model_opti
     for (int i = 0; i < m->n_signatures && !st && options->warm_up; i++) {
         struct rt_error why = {.arena = m->arena};
         struct rt_model_signature *s = &m->signatures[i];
-        if (!s->call || s->same || s->writes || warm_up(m, s, end, &why) == RT_OK)
+        if (!s->call || s->same || s->writes || warm_up(m, s, end, options->on_wait, &why) == RT_OK)
             continue;
         st = rt_session_check(m->session, err);
         if (!st && options->on_warm_up_failure)
@@ -497,7 +502,7 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     if (!st)
         st = check_ops(m, options->allow_unsupported_signatures, err);
     if (!st)
-        st = initialise(m, dir, err);
+        st = initialise(m, dir, options->on_wait, err);
     if (!st)
         /* Preparing the signatures marks the variables that they write. */
         st = prepare_signatures(m, err);

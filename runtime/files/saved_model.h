@@ -122,6 +122,8 @@ struct rt_model_options {
     int64_t warm_up_ns;
     void (*on_warm_up_failure)(void *arg, const char *signature, const struct rt_error *err);
     void *arg;
+    /* Called before the first wait of each run of the load; may be NULL. */
+    const struct rt_wait_hook *on_wait;
 };
 
 struct rt_model_signature {

@@ -14,9 +14,28 @@ int64_t srv_load_slice_ns(const struct srv_queued_load *load)
     return ns;
 }
 
+/* Returns the number of free slots. If loads that were set aside need a processor again, the number
+ * is negative. */
+static int n_free(const struct srv_load_queue *q, int level)
+{
+    return q->n_slots - (q->levels[level].n_running - q->levels[level].n_aside);
+}
+
 static bool has_slot(const struct srv_load_queue *q, int level)
 {
-    return q->levels[level].n_running < q->n_slots;
+    return n_free(q, level) > 0;
+}
+
+static bool may_set_aside(const struct srv_load_queue *q, const struct srv_queued_load *load,
+                          int level)
+{
+    return load->is_blocked && q->levels[level].n_aside < SRV_LOAD_MAX_ASIDE;
+}
+
+static void set_aside(struct srv_load_level *level, struct srv_queued_load *load, bool is_aside)
+{
+    level->n_aside += is_aside - load->is_aside;
+    load->is_aside = is_aside;
 }
 
 /* Inserts a load into the list of waiting loads after `at`, or at the front if `at` is NULL. */
@@ -63,11 +82,24 @@ static void run(struct srv_load_level *level, struct srv_queued_load *load)
     level->n_running++;
 }
 
+void srv_load_queue_set_blocked(struct srv_load_queue *q, struct srv_queued_load *load,
+                                bool is_blocked)
+{
+    struct srv_load_level *level = &q->levels[load->level];
+
+    if (load->place != SRV_LOAD_RUNS)
+        return;
+    load->is_blocked = is_blocked;
+    if (!is_blocked || may_set_aside(q, load, load->level))
+        set_aside(level, load, is_blocked);
+}
+
 void srv_load_queue_remove(struct srv_load_queue *q, struct srv_queued_load *load)
 {
     struct srv_load_level *level = &q->levels[load->level];
     const bool waits = load->place == SRV_LOAD_WAITS;
 
+    set_aside(level, load, false);
     *(load->previous ? &load->previous->next
       : waits        ? &level->first
                      : &level->running) = load->next;
@@ -92,6 +124,7 @@ struct srv_queued_load *srv_load_queue_begin(struct srv_load_queue *q)
         if (load->round > level->round)
             level->round = load->round;
         load->used_ns = 0;
+        load->is_blocked = false;
         run(level, load);
         return load;
     }
@@ -104,24 +137,26 @@ void srv_load_queue_undo_begin(struct srv_load_queue *q, struct srv_queued_load 
     insert(&q->levels[load->level], NULL, load);
 }
 
-/* Among the loads that have used their slices at the level, returns the load that has used the most
- * time. Returns NULL if there is none. */
-static struct srv_queued_load *longest(const struct srv_load_level *level)
+/* Among the loads that have used their slices at the level, and that are set aside or not, returns
+ * the load that has used the most time. Returns NULL if there is none. */
+static struct srv_queued_load *longest(const struct srv_load_level *level, bool is_aside)
 {
     struct srv_queued_load *found = NULL;
     for (struct srv_queued_load *r = level->running; r; r = r->next)
-        if (r->used_ns >= srv_load_slice_ns(r) && (!found || r->used_ns > found->used_ns))
+        if (r->is_aside == is_aside && r->used_ns >= srv_load_slice_ns(r) &&
+            (!found || r->used_ns > found->used_ns))
             found = r;
     return found;
 }
 
-/* Moves the load to the next level if that level has a free slot. Otherwise prepends the load to
- * *stopped. */
+/* Moves the load to the next level if that level has a free slot or can set the load aside.
+ * Otherwise prepends the load to *stopped. */
 static void displace(struct srv_load_queue *q, struct srv_queued_load *load,
                      struct srv_queued_load **stopped)
 {
     const int i = load->level;
-    const bool goes_on = i < TOP && !q->levels[i + 1].first && has_slot(q, i + 1);
+    const bool goes_on =
+        i < TOP && !q->levels[i + 1].first && (has_slot(q, i + 1) || may_set_aside(q, load, i + 1));
     srv_load_queue_remove(q, load);
     if (i < TOP)
         load->level++;
@@ -130,6 +165,7 @@ static void displace(struct srv_load_queue *q, struct srv_queued_load *load,
     if (goes_on) {
         take_round(&q->levels[i + 1], load);
         run(&q->levels[i + 1], load);
+        srv_load_queue_set_blocked(q, load, load->is_blocked);
     } else {
         load->next = *stopped;
         *stopped = load;
@@ -141,23 +177,38 @@ static void displace(struct srv_load_queue *q, struct srv_queued_load *load,
 static bool free_slot(struct srv_load_queue *q, int i, struct srv_queued_load **stopped)
 {
     int last = i;
-    if (!longest(&q->levels[i]))
+    if (!longest(&q->levels[i], false))
         return false;
     while (last < TOP && !has_slot(q, last + 1) && !q->levels[last + 1].first &&
-           longest(&q->levels[last + 1]))
+           longest(&q->levels[last + 1], false))
         last++;
     for (; last >= i; last--)
-        displace(q, longest(&q->levels[last]), stopped);
+        displace(q, longest(&q->levels[last], false), stopped);
     return true;
+}
+
+/* If level i has no room to set further loads aside, makes those that have used their slices make
+ * way, one for each waiting load. Then sets blocked loads aside. */
+static void renew_aside(struct srv_load_queue *q, int i, struct srv_queued_load **stopped)
+{
+    struct srv_load_level *level = &q->levels[i];
+    struct srv_queued_load *load;
+    int n = level->n_aside == SRV_LOAD_MAX_ASIDE ? level->n_waiting - n_free(q, i) : 0;
+
+    for (; n > 0 && (load = longest(level, true)); n--)
+        displace(q, load, stopped);
+    for (load = level->running; load; load = load->next)
+        srv_load_queue_set_blocked(q, load, load->is_blocked);
 }
 
 struct srv_queued_load *srv_load_queue_make_way(struct srv_load_queue *q)
 {
     struct srv_queued_load *stopped = NULL;
-    for (int i = TOP; i >= 0; i--)
-        while (q->levels[i].n_waiting > q->n_slots - q->levels[i].n_running &&
-               free_slot(q, i, &stopped))
+    for (int i = TOP; i >= 0; i--) {
+        renew_aside(q, i, &stopped);
+        while (q->levels[i].n_waiting > n_free(q, i) && free_slot(q, i, &stopped))
             ;
+    }
     return stopped;
 }
 

@@ -23,6 +23,11 @@
  * below the level at which the load ends. These slices together are a ninth of that level's slice.
  * A load that is stopped at the highest level loses at most about as much time as its last slice.
  *
+ * A load whose run waits, for example for an element of a queue that its init op reads, needs no
+ * processor. Up to SRV_LOAD_MAX_ASIDE of these loads at each level are set aside: they go on
+ * without a slot. A load that is set aside makes way like others if a further load would be set
+ * aside.
+ *
  * The loads that wait at a level begin in rounds. In each round, each model begins one load. A
  * model with many versions therefore does not delay other models.
  *
@@ -35,7 +40,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SRV_LOAD_LEVELS = 4, SRV_LOAD_SLICE_GROWTH = 10 };
+enum { SRV_LOAD_LEVELS = 4, SRV_LOAD_SLICE_GROWTH = 10, SRV_LOAD_MAX_ASIDE = 16 };
 /* Models with few nodes load within 10 ms of processor time. */
 #define SRV_LOAD_SLICE_NS INT64_C(20000000)
 
@@ -54,7 +59,10 @@ struct srv_queued_load {
      * srv_load_queue_make_way. */
     int64_t used_ns;
 
+    bool is_blocked; /* as the last call of srv_load_queue_set_blocked said; only to be read */
+
     /* The members below are private to the queue, and initially zero. */
+    bool is_aside;                           /* whether the running load occupies no slot */
     struct srv_queued_load *next, *previous; /* neighbours in one of the level's lists */
     enum srv_load_place place;
     int level;
@@ -65,8 +73,8 @@ struct srv_queued_load {
 struct srv_load_level {
     struct srv_queued_load *first, *last; /* waiting loads in ascending order of `round` */
     struct srv_queued_load *running;      /* running loads in any order */
-    int n_waiting, n_running;
-    int64_t round; /* the latest round of a load that has begun */
+    int n_waiting, n_running, n_aside;    /* n_running includes n_aside */
+    int64_t round;                        /* the latest round of a load that has begun */
 };
 
 struct srv_load_queue {
@@ -84,6 +92,9 @@ void srv_load_queue_add(struct srv_load_queue *q, struct srv_queued_load *load);
 struct srv_queued_load *srv_load_queue_begin(struct srv_load_queue *q);
 /* Makes a running load wait again, before all other waiting loads of its level. */
 void srv_load_queue_undo_begin(struct srv_load_queue *q, struct srv_queued_load *load);
+/* Records whether the run of a running load waits for something other than a processor. */
+void srv_load_queue_set_blocked(struct srv_load_queue *q, struct srv_queued_load *load,
+                                bool is_blocked);
 void srv_load_queue_remove(struct srv_load_queue *q, struct srv_queued_load *load);
 /* Makes running loads that have used their slices make way for waiting loads. Returns the loads
  * that must be stopped, linked by `next`. They no longer occupy a slot. When a returned load has

@@ -24,14 +24,17 @@ enum { MAX_WAIT = 50 };
  * has not ended or no thread could be started. */
 #define CHECK_MIN_NS INT64_C(10000000)
 #define RETRY_NS     INT64_C(100000000)
+/* A load whose run began to wait waits no more if its thread has used RESUMED_NS of processor time
+ * since then, and a tenth of the time that has passed. */
+#define RESUMED_NS INT64_C(5000000)
 /* If a load has run for at least LOG_STOPPED_NS when it is stopped, the stop is logged. */
 #define LOG_STOPPED_NS INT64_C(2000000000)
 
 /* A thread that runs loads until no waiting load has a slot. */
 struct srv_load_thread {
-    struct srv_load_thread *next; /* belongs to the manager's thread */
+    struct srv_load_thread *next; /* guarded by mu */
     struct srv_loader *loader;
-    pthread_t id;          /* belongs to the manager's thread */
+    pthread_t id;          /* guarded by mu */
     int tid;               /* as rt_thread_id, or 0 before the thread runs; guarded by mu */
     struct srv_load *load; /* the current load; guarded by the loader's mu */
     /* whether the thread has ended and can be joined; guarded by the loader's mu */
@@ -45,13 +48,12 @@ struct srv_loader {
     int n_tags;
     void (*done)(void *arg, struct srv_load *load);
     void *arg;
-    /* the members `threads` and `n_threads` belong to the manager's thread */
-    struct srv_load_thread *threads;
-    int n_threads;
     struct rt_mutex mu;
-    struct srv_load_queue queue; /* guarded by mu */
-    int n_stopping;              /* number of stopped loads that have not ended; guarded by mu */
-    int64_t reserved;            /* estimated memory of running loads in bytes; guarded by mu */
+    struct srv_load_thread *threads; /* guarded by mu */
+    int n_threads;                   /* guarded by mu */
+    struct srv_load_queue queue;     /* guarded by mu */
+    int n_stopping;   /* number of stopped loads that have not ended; guarded by mu */
+    int64_t reserved; /* estimated memory of running loads in bytes; guarded by mu */
     /* Time of the latest call of srv_loader_advance, and whether loads waited then. Both belong to
      * the manager's thread. */
     int64_t observed_ns;
@@ -275,6 +277,7 @@ static struct rt_model_options model_options(struct srv_loader *l, struct srv_lo
         .warm_up = o->enable_model_warmup && !has_warmup(l, load),
         .on_warm_up_failure = warm_up_failed,
         .arg = load,
+        .on_wait = &load->on_wait,
     };
 }
 
@@ -461,10 +464,10 @@ static void *load_thread(void *arg)
  * started. */
 static bool start_threads_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
 {
-    const int max_threads = SRV_LOAD_LEVELS * l->queue.n_slots + MAX_STUCK;
+    const int max_threads = SRV_LOAD_LEVELS * (l->queue.n_slots + SRV_LOAD_MAX_ASIDE) + MAX_STUCK;
     struct srv_load *load;
 
-    while ((load = begin_locked(l, NULL, 0))) {
+    while (!l->ending && (load = begin_locked(l, NULL, 0))) {
         struct srv_load_thread *t = l->n_threads < max_threads ? calloc(1, sizeof *t) : NULL;
         if (t)
             *t = (struct srv_load_thread){.next = l->threads, .loader = l, .load = load};
@@ -478,6 +481,22 @@ static bool start_threads_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
         l->n_threads++;
     }
     return true;
+}
+
+/* The hook function of a load's runs. Sets the load aside, so that another load can begin. */
+static enum rt_status begin_waiting(void *arg, struct rt_error *err)
+{
+    struct srv_load *load = arg;
+    struct srv_loader *l = load->loader;
+
+    (void)err;
+    rt_mutex_lock(&l->mu);
+    load->wait_ns = rt_now_ns();
+    load->wait_cpu_ns = rt_thread_cpu_ns();
+    srv_load_queue_set_blocked(&l->queue, &load->queued, true);
+    start_threads_locked(l);
+    rt_mutex_unlock(&l->mu);
+    return RT_OK;
 }
 
 static void join_ended_locked(struct srv_loader *l) RT_REQUIRES(l->mu)
@@ -504,14 +523,18 @@ static int64_t cpu_ns_of(pthread_t thread)
 }
 
 /* Adds to blocked_ns the time since the previous observation if the load's thread is blocked now,
- * for example in a dequeue of its init op. The mean error of many observations is 0. */
-static void observe_locked(const struct srv_loader *l, struct srv_load *load, int64_t now_ns)
-    RT_REQUIRES(l->mu)
+ * for example by a disk. The mean error of many observations is 0. A run that has begun to wait
+ * counts as blocked until its thread has used more processor time than waiting takes. */
+static void observe_locked(struct srv_loader *l, struct srv_load *load, int64_t now_ns,
+                           int64_t cpu_ns) RT_REQUIRES(l->mu)
 {
     const int64_t since = l->observed_ns > load->begun_ns ? l->observed_ns : load->begun_ns;
 
+    if (load->queued.is_blocked &&
+        cpu_ns - load->wait_cpu_ns > RESUMED_NS + (now_ns - load->wait_ns) / 10)
+        srv_load_queue_set_blocked(&l->queue, &load->queued, false);
     if (l->observes && now_ns > since && load->thread->tid &&
-        rt_thread_is_blocked(load->thread->tid))
+        (load->queued.is_blocked || rt_thread_is_blocked(load->thread->tid)))
         load->blocked_ns += now_ns - since;
 }
 
@@ -520,10 +543,10 @@ static void measure_locked(struct srv_loader *l, int64_t now_ns) RT_REQUIRES(l->
     for (int i = 0; i < SRV_LOAD_LEVELS; i++)
         for (struct srv_queued_load *q = l->queue.levels[i].running; q; q = q->next) {
             struct srv_load *load = (struct srv_load *)q;
-            observe_locked(l, load, now_ns);
-            const int64_t cpu_ns = cpu_ns_of(load->thread->id) - load->begun_cpu_ns;
+            const int64_t cpu_ns = cpu_ns_of(load->thread->id);
             const int64_t least_ns = (now_ns - load->begun_ns) / MAX_WAIT;
-            q->used_ns = cpu_ns + load->blocked_ns;
+            observe_locked(l, load, now_ns, cpu_ns);
+            q->used_ns = cpu_ns - load->begun_cpu_ns + load->blocked_ns;
             if (q->used_ns < least_ns)
                 q->used_ns = least_ns;
         }
@@ -594,6 +617,8 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
 
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load)
 {
+    load->loader = l;
+    load->on_wait = (struct rt_wait_hook){begin_waiting, load};
     rt_mutex_lock(&l->mu);
     srv_load_queue_add(&l->queue, &load->queued);
     start_threads_locked(l);

@@ -5,10 +5,11 @@
  *
  * load_queue.h decides which load begins next, and which one must make way for others. The used
  * time of a load is the processor time of its thread, and the time for which the thread was blocked
- * while other loads waited. Time for which the thread waited for a processor does not count.
- * A load that makes way is stopped and begins again later. The manager and the users do not notice
- * the interruption. The stopped load loses its slot at once. The load still occupies its thread
- * until it ends. A load may take long to end if a disk hangs.
+ * while other loads waited. A run of a load that begins to wait says so (rt_wait_hook). Time for
+ * which the thread waited for a processor does not count. A load that makes way is stopped and
+ * begins again later. The manager and the users do not notice the interruption. The stopped load
+ * loses its slot at once. The load still occupies its thread until it ends. A load may take long to
+ * end if a disk hangs.
  *
  * Memory: all models share the budget srv_server.model_memory. An estimate decides whether a load
  * is admitted. The load may then take all memory that is left in the budget
@@ -20,6 +21,7 @@
 #ifndef SRV_LOADER_H
 #define SRV_LOADER_H
 
+#include "runtime/core/run.h"
 #include "server/server.h"
 #include "server/config/config.h"
 #include "server/versions/load_queue.h"
@@ -89,8 +91,13 @@ struct srv_load {
     bool unwanted; /* whether srv_loader_cancel was called; guarded by the loader's lock */
     /* whether the load must stop now and begin again later; guarded by the loader's lock */
     bool stopped;
+    struct srv_loader *loader;
     struct srv_load_thread *thread; /* guarded by the loader's lock */
-    struct srv_load *next;          /* used by the manager after `done` was called */
+    struct rt_wait_hook on_wait;    /* calls the loader when a run of the load begins to wait */
+    /* Monotonic time, and processor time of the thread, when a run last began to wait. Guarded by
+     * the loader's lock. */
+    int64_t wait_ns, wait_cpu_ns;
+    struct srv_load *next; /* used by the manager after `done` was called */
     /* Monotonic time, and processor time of the thread, at which the load last began. Guarded by
      * the loader's lock. */
     int64_t begun_ns, begun_cpu_ns;

@@ -19,6 +19,7 @@ struct simulated {
     int64_t cost_ns;            /* INT64_MAX for a load that never ends */
     int64_t begun_ns, ended_ns; /* when the load first began and ended, or -1 */
     int n_begun;
+    bool is_blocked; /* whether a run of the load waits from the beginning, and uses no core */
 };
 
 static struct srv_load_queue queue;
@@ -43,7 +44,7 @@ static struct simulated *submit(int model, int64_t cost_ns)
 {
     assert_true(n_loads < MOST && model < MOST);
     struct simulated *load = &loads[n_loads++];
-    *load = (struct simulated){{.rounds = &models[model]}, cost_ns, -1, -1, 0};
+    *load = (struct simulated){{.rounds = &models[model]}, cost_ns, -1, -1, 0, false};
     srv_load_queue_add(&queue, &load->queued);
     return load;
 }
@@ -52,9 +53,11 @@ static int n_running(void)
 {
     int n = 0;
     for (int i = 0; i < SRV_LOAD_LEVELS; i++) {
-        assert_true(queue.levels[i].n_running <= N_SLOTS);
-        n += queue.levels[i].n_running;
+        assert_in_range(queue.levels[i].n_aside, 0, SRV_LOAD_MAX_ASIDE);
+        assert_true(queue.levels[i].n_running - queue.levels[i].n_aside <= N_SLOTS);
     }
+    for (int i = 0; i < n_loads; i++)
+        n += loads[i].queued.place == SRV_LOAD_RUNS && !loads[i].is_blocked;
     return n;
 }
 
@@ -73,6 +76,7 @@ static void begin_loads(void)
         struct simulated *load = (struct simulated *)q;
         if (!load->n_begun++)
             load->begun_ns = now_ns;
+        srv_load_queue_set_blocked(&queue, q, load->is_blocked);
     }
 }
 
@@ -96,7 +100,8 @@ static void tick(void)
     const int n = n_running();
     for (int i = 0; i < n_loads; i++)
         if (loads[i].queued.place == SRV_LOAD_RUNS)
-            loads[i].queued.used_ns += n > N_CORES ? TICK * N_CORES / n : TICK;
+            loads[i].queued.used_ns +=
+                n > N_CORES && !loads[i].is_blocked ? TICK * N_CORES / n : TICK;
     now_ns += TICK;
     end_loads();
 }
@@ -151,6 +156,42 @@ static void a_short_load_does_not_wait_for_loads_that_came_long_before(void **st
         assert_true(run_until_end_of(load) <= (SRV_LOAD_SLICE_NS + 10 * MS) * most_slowdown());
         run_for(100 * SECOND);
     }
+}
+
+/* Loads that wait for something else than a core delay others less, because many of them go on
+ * without a slot. */
+static void blocked_loads_delay_others_little(void **state)
+{
+    (void)state;
+    enum { N = 300 };
+    for (int i = 0; i < N; i++)
+        submit(i, INT64_MAX)->is_blocked = true;
+    const struct simulated *load = submit(N, 10 * MS);
+    assert_true(run_until_end_of(load) <= SECOND / 2); /* 3 s if each needed a slot */
+    run_for(100 * SECOND);
+    load = submit(N + 1, 10 * MS);
+    assert_true(run_until_end_of(load) <= 2 * (SRV_LOAD_SLICE_NS + TICK));
+}
+
+/* A load that was set aside counts again when it needs a core. */
+static void loads_that_are_not_blocked_any_more_need_slots(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SLOTS + SRV_LOAD_MAX_ASIDE; i++)
+        submit(i, INT64_MAX)->is_blocked = true;
+    tick();
+    assert_int_equal(queue.levels[0].n_aside, SRV_LOAD_MAX_ASIDE);
+    for (int i = 0; i < n_loads; i++)
+        srv_load_queue_set_blocked(&queue, &loads[i].queued, false);
+    assert_int_equal(queue.levels[0].n_aside, 0);
+    const struct simulated *load = submit(n_loads, 10 * MS);
+    make_way();
+    begin_loads();
+    assert_int_equal(load->n_begun, 0);
+    for (int i = 0; i <= SRV_LOAD_MAX_ASIDE; i++)
+        srv_load_queue_remove(&queue, &loads[i].queued);
+    begin_loads();
+    assert_int_equal(load->n_begun, 1);
 }
 
 /* The stream of short loads alone needs more time than the cores have. The long load is a new
@@ -304,6 +345,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_short_load_waits_for_one_slice_per_model_and_slot),
         TEST(a_short_load_does_not_wait_for_loads_that_came_long_before),
+        TEST(blocked_loads_delay_others_little),
+        TEST(loads_that_are_not_blocked_any_more_need_slots),
         TEST(a_stream_of_short_loads_does_not_starve_a_long_one),
         TEST(a_long_load_waits_for_one_slice_per_model_at_each_level),
         TEST(a_load_longer_than_all_slices_ends),

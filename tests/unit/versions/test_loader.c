@@ -87,6 +87,23 @@ static const struct srv_model_calls greedy_calls = {.is_complete = is_always_com
                                                     .load = take_descriptors,
                                                     .free = free_model};
 
+/* A load whose run waits until it is cancelled. */
+static enum rt_status wait_in_a_run(struct rt_model **out, const char *dir,
+                                    const struct rt_model_options *options, struct rt_error *err)
+{
+    (void)out, (void)dir;
+    atomic_fetch_add(&n_begun, 1);
+    const enum rt_status st = options->on_wait->begin(options->on_wait->arg, err);
+    while (!st && !atomic_load(options->session.cancelled))
+        usleep(WAIT_US);
+    return st ? st : rt_fail(err, RT_CANCELLED, "cancelled");
+}
+
+static const struct srv_model_calls waiting_calls = {.is_complete = is_always_complete,
+                                                     .free_memory = free_memory,
+                                                     .load = wait_in_a_run,
+                                                     .free = free_model};
+
 /* The error and status of the load that ended first, whether its files changed, and the first
  * letter of its model's name. */
 static struct rt_error first_err;
@@ -252,6 +269,24 @@ static void blocked_loads_make_way_after_their_slices(void **state)
     assert_true(rt_now_ns() - begin_ns < N_MANY * INT64_C(1000000000) / 2);
 }
 
+/* A load whose run says that it waits lets the next load begin at once, without the manager. */
+static void loads_whose_runs_wait_give_up_their_slots(void **state)
+{
+    (void)state;
+    struct srv_load *loads[N_MANY];
+    begin_with(&waiting_calls, 1);
+    for (int i = 0; i < N_MANY; i++)
+        loads[i] = submit("a", &many[i]);
+    wait_for(&n_begun, 1 + SRV_LOAD_MAX_ASIDE);
+    /* When their slices have been used, others take their places. */
+    for (; atomic_load(&n_begun) < N_MANY; usleep(WAIT_US))
+        srv_loader_advance(loader, rt_now_ns());
+    for (int i = 0; i < N_MANY; i++)
+        srv_loader_cancel(loader, loads[i]);
+    wait_for(&n_done, N_MANY);
+    assert_int_equal(first_status, RT_CANCELLED);
+}
+
 static void a_load_that_waits_ends_as_soon_as_it_is_cancelled(void **state)
 {
     (void)state;
@@ -299,6 +334,7 @@ int main(void)
         TEST(a_stopped_load_begins_again),
         TEST(a_load_makes_way_only_after_its_slice),
         TEST(blocked_loads_make_way_after_their_slices),
+        TEST(loads_whose_runs_wait_give_up_their_slots),
         TEST(a_load_that_waits_ends_as_soon_as_it_is_cancelled),
         TEST(a_load_that_runs_ends_when_it_is_cancelled),
         TEST(a_load_that_cannot_be_checked_says_why),
