@@ -13,9 +13,10 @@
  * of the CPU have one scheduler core, and those of the GPUs another, because they do not compete
  * for the same workers.
  *
- * Spare workers run batches of the CPU while all workers of group 0 are busy. One of the idle spare
- * workers, the leader, looks for such batches. When the leader takes a batch, another idle spare
- * worker becomes the leader. If no spare worker is idle, the timer starts a new one.
+ * Spare workers run batches of a group while all its workers are busy, but those of a GPU only
+ * while the workers' runs are long. One of the idle spare workers, the leader, looks for such
+ * batches. When the leader takes a batch, another idle spare worker becomes the leader. If no spare
+ * worker is idle, the timer starts a new one.
  */
 #ifndef SRV_SCHEDULER_INTERNAL_H
 #define SRV_SCHEDULER_INTERNAL_H
@@ -49,7 +50,7 @@ struct srv_worker_group {
 struct srv_worker {
     struct srv_scheduler *s;
     int index; /* index of the thread in the metrics */
-    int group;
+    int group; /* the worker's group, or the group of a spare worker's batch */
     const char *name;
     void *(*main)(void *worker);
     struct rt_arena *arena; /* memory for the worker's current batch */
@@ -69,6 +70,7 @@ struct srv_worker {
 struct srv_run {
     struct srv_scheduler *s;
     struct srv_worker *worker;
+    int group; /* group of the batch */
     const struct srv_core_batch *batch;
     int64_t start_ns;
     /* Whether the run has waited. Another thread is then the worker, and this thread owns
@@ -147,7 +149,7 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
 uint32_t srv_scheduler_groups_to_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu);
 void srv_scheduler_wake(struct srv_scheduler *s, uint32_t groups);
 /* Returns the time from which a spare worker may take a batch. Returns RT_NEVER if no jobs are
- * queued for the CPU or if a regular worker may take them. */
+ * queued or if a regular worker may take them. */
 int64_t srv_scheduler_spare_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
 /* Returns the next time at which the timer must check the queues, or RT_NEVER. */
 int64_t srv_scheduler_timer_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu);

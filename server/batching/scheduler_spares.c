@@ -12,7 +12,30 @@ enum {
     LONG_AFTER_NS = 500000000,
 };
 
-int64_t srv_scheduler_spare_at(const struct srv_scheduler *s)
+/* Returns the time from which a spare worker may take a batch for the GPU of the group, or
+ * RT_NEVER. All workers of the group must have batches, and fewer batches than the group has
+ * workers may have begun less than LONG_AFTER_NS ago. A run of a model on a GPU may take long on
+ * the CPU too. */
+static int64_t spare_of_gpu_at(const struct srv_scheduler *s, int group)
+{
+    int64_t at = RT_NEVER;
+    int n_short = 0;
+
+    if (!s->gpus.n_jobs)
+        return RT_NEVER;
+    for (int i = 0; i < s->n_workers; i++)
+        if (s->worker[i].group == group && !s->worker[i].batch)
+            return RT_NEVER;
+    for (int i = -1; i < s->n_workers; i++)
+        for (const struct srv_worker *w = i < 0 ? s->spares : &s->worker[i]; w; w = w->next)
+            if (w->group == group && w->batch && !w->batch->is_long) {
+                n_short++;
+                at = w->began_ns + LONG_AFTER_NS < at ? w->began_ns + LONG_AFTER_NS : at;
+            }
+    return n_short < s->group[group].n_workers ? 0 : at;
+}
+
+static int64_t spare_of_cpu_at(const struct srv_scheduler *s)
 {
     const int most = s->cpu.settings.max_running;
     if (!s->cpu.n_jobs || (s->group[0].n_idle && (!most || s->cpu.running < most)))
@@ -23,6 +46,21 @@ int64_t srv_scheduler_spare_at(const struct srv_scheduler *s)
     return s->n_busy == n_workers && srv_core_has_place(&s->cpu, n_workers)
                ? 0
                : s->taken_ns + SPARE_AFTER_NS;
+}
+
+static int64_t spare_of_group_at(const struct srv_scheduler *s, int group)
+{
+    return group ? spare_of_gpu_at(s, group) : spare_of_cpu_at(s);
+}
+
+int64_t srv_scheduler_spare_at(const struct srv_scheduler *s)
+{
+    int64_t first = RT_NEVER;
+    for (int k = 0; k < s->n_groups; k++) {
+        const int64_t at = spare_of_group_at(s, k);
+        first = at < first ? at : first;
+    }
+    return first;
 }
 
 void srv_scheduler_lower(struct srv_worker *w)
@@ -38,35 +76,53 @@ static void mark_if_long(struct srv_scheduler *s, struct srv_worker *w, int64_t 
 {
     if (!w->batch || w->batch->is_long || now < w->began_ns + LONG_AFTER_NS)
         return;
-    srv_core_mark_long(&s->cpu, w->batch);
+    srv_core_mark_long(s->group[w->group].core, w->batch);
     if (w->is_spare)
         srv_scheduler_lower(w);
 }
 
-static void mark_long_runs(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu)
+static void mark_long_runs(struct srv_scheduler *s, int group, int64_t now) RT_REQUIRES(s->mu)
 {
-    for (int i = 0; i < s->group[0].n_workers; i++)
-        mark_if_long(s, &s->worker[i], now);
+    for (int i = 0; i < s->n_workers; i++)
+        if (s->worker[i].group == group)
+            mark_if_long(s, &s->worker[i], now);
     for (struct srv_worker *w = s->spares; w; w = w->next)
-        mark_if_long(s, w, now);
+        if (w->group == group)
+            mark_if_long(s, w, now);
+}
+
+/* Looks for a batch of the group's model queues for the spare worker `w`. */
+static bool take_of_group(struct srv_scheduler *s, struct srv_worker *w, int group, int64_t now,
+                          struct srv_core_batch *batch, struct srv_core_job **expired)
+    RT_REQUIRES(s->mu)
+{
+    const bool is_ample = s->n_spares - s->n_idle_spares < SRV_MAX_SPARES / 2;
+
+    if (spare_of_group_at(s, group) == RT_NEVER)
+        return false;
+    mark_long_runs(s, group, now);
+    if (now < spare_of_group_at(s, group))
+        return false;
+    w->group = group;
+    return group
+               ? srv_core_next_beside_long(&s->gpus, now, group, is_ample, batch, expired)
+               : srv_core_next_spare(&s->cpu, now, s->group[0].n_workers, is_ample, batch, expired);
 }
 
 /* Waits until the spare worker has a batch, jobs have missed their deadlines, or the scheduler
  * stops. Returns whether the spare worker has a batch. */
-static bool lead(struct srv_scheduler *s, struct srv_core_batch *batch,
+static bool lead(struct srv_scheduler *s, struct srv_worker *w, struct srv_core_batch *batch,
                  struct srv_core_job **expired) RT_REQUIRES(s->mu)
 {
     while (!s->stopping) {
         const int64_t now = rt_now_ns();
-        if (srv_scheduler_spare_at(s) != RT_NEVER)
-            mark_long_runs(s, now);
+        for (int k = 0; k < s->n_groups; k++) {
+            if (take_of_group(s, w, k, now, batch, expired))
+                return true;
+            if (*expired)
+                return false;
+        }
         const int64_t at = srv_scheduler_spare_at(s);
-        const bool is_ample = s->n_spares - s->n_idle_spares < SRV_MAX_SPARES / 2;
-        if (now >= at &&
-            srv_core_next_spare(&s->cpu, now, s->group[0].n_workers, is_ample, batch, expired))
-            return true;
-        if (*expired)
-            return false;
         s->spare_ns = now >= at ? now + SPARE_AFTER_NS : at;
         rt_cond_wait_until(&s->spare, &s->mu, s->spare_ns);
         s->spare_ns = 0;
@@ -104,7 +160,7 @@ static void *spare_main(void *arg)
             continue;
         }
         s->has_leader = true;
-        const bool got = lead(s, &batch, &expired);
+        const bool got = lead(s, w, &batch, &expired);
         s->has_leader = false;
         if (got) {
             srv_scheduler_set_batch(s, w, &batch, rt_now_ns());

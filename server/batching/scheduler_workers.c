@@ -148,7 +148,7 @@ static void count_batch(struct srv_scheduler *s, int worker, const struct srv_ba
     struct srv_metrics *metrics = s->server->metrics;
 
     srv_tracer_batch(s->server->tracer, g->first, g->n_jobs, g->rows, run->start_ns,
-                     run->start_ns + run_ns, run->worker ? run->worker->group - 1 : -1);
+                     run->start_ns + run_ns, run->group - 1);
     if (!run->waits && !(run->worker && run->worker->is_spare)) {
         srv_metrics_batch(metrics, worker, g->first, g->n_jobs, g->rows, g->run_rows, run_ns);
         return;
@@ -182,7 +182,7 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
                                          const struct srv_core_batch *batch)
 {
     struct srv_job *dropped = NULL;
-    struct srv_run run = {.s = s, .worker = w, .batch = batch};
+    struct srv_run run = {.s = s, .worker = w, .group = w ? w->group : 0, .batch = batch};
     const struct rt_wait_hook on_wait = {.begin = srv_scheduler_begin_waiting, .arg = &run};
     struct srv_batch g = {
         .arena = w ? w->arena : NULL, .pool = s->pool, .on_wait = w ? &on_wait : NULL};
@@ -242,7 +242,8 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
     /* After this run, a waiting batch may start. A regular worker takes that batch itself. After an
      * inline run or a spare worker's run, an idle worker must be woken. */
     const bool is_worker = w && !w->is_spare;
-    const uint32_t wake = is_worker || !s->cpu.n_jobs ? 0 : srv_scheduler_groups_to_wake(s, finish);
+    const bool has_jobs = s->cpu.n_jobs || s->gpus.n_jobs;
+    const uint32_t wake = is_worker || !has_jobs ? 0 : srv_scheduler_groups_to_wake(s, finish);
     rt_mutex_unlock(&s->mu);
     srv_scheduler_wake(s, wake);
     if (repeats)

@@ -3,7 +3,9 @@ import concurrent.futures
 import json
 import os
 import re
+import select
 import shutil
+import socket
 import subprocess
 import unittest
 from unittest import mock
@@ -179,6 +181,35 @@ class Answers(GpuCase):
             counts = self.counts()
             self.assertGreater(counts["LaunchKernel"], 6 * 20)
             self.assertEqual(counts["bytes_in_use"], 0)
+
+
+class LongRuns(GpuCase):
+    def test_long_runs_of_a_model_keep_no_other_model_of_the_gpu_waiting(self):
+        """The runs of `slow` count without end. They take long on the processor, and occupy all workers of the GPU."""
+        def build(graph, is_slow):
+            graph.placeholder("x", "float")
+            graph.node("exp", "Exp", "x", T="float")
+            graph.node("most", "Cast", "x", SrcT="float", DstT="int64")
+            graph.node("y", "AddV2", "exp", small_models.count(graph, "most") if is_slow else "exp", T="float")
+
+        for name in "slow", "fast":
+            small_models.write(self.path("models", name, "1"),
+                               {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})},
+                               lambda graph, n=name: build(graph, n == "slow"))
+        ask = b"POST /v1/models/slow:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n" b'{"inputs": 1e18}'
+        with self.serve("--gpus=all", f"--models={self.path('models')}") as server:
+            self.assertEqual(server.post("/v1/models/slow:predict", {"inputs": 0.0})[0], 200)
+            clients = [socket.create_connection(("127.0.0.1", server.rest_port)) for _ in range(4)]
+            for client in clients:
+                client.sendall(ask)
+            wait_for(lambda: server.metric("slipway_jobs") == 4, "the long runs")
+            for _ in range(3):
+                status, body = server.post("/v1/models/fast:predict", {"inputs": 0.0})
+                self.assertEqual((status, json.loads(body)), (200, {"outputs": 2.0}))
+            self.assertEqual(select.select(clients, [], [], 0)[0], [], "no long run has ended")
+            for client in clients:
+                client.close()
+            wait_for(lambda: server.metric("slipway_jobs") == 0, "the end of the runs whose clients have gone")
 
 
 class Faults(GpuCase):

@@ -200,7 +200,7 @@ struct request *sched_submit_shaped(struct world *w, int rank, const int64_t *di
     for (int64_t i = 0; i < rt_tensor_count(&r->feed); i++)
         ((float *)r->feed.data)[i] = value + step * (float)i;
     r->job = (struct srv_job){.io_loop = &w->io_loop,
-                              .version = &w->version,
+                              .version = w->other ? w->other : &w->version,
                               .signature = &w->signature,
                               .arena = r->arena,
                               .n_feeds = 1,

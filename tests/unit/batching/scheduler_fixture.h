@@ -46,8 +46,9 @@ struct world {
     struct rt_model loaded;
     struct srv_version version;
     struct rt_device gpu[2];
-    size_t max_inline_bytes; /* srv_job.max_inline_bytes of later requests */
-    _Atomic int n_done;      /* number of requests that have a response */
+    struct srv_version *other; /* version of later requests; NULL means `version` */
+    size_t max_inline_bytes;   /* srv_job.max_inline_bytes of later requests */
+    _Atomic int n_done;        /* number of requests that have a response */
 };
 
 struct request {

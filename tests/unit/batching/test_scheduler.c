@@ -295,6 +295,35 @@ static void a_batch_on_a_gpu_is_not_divided(void **state)
     sched_end(w);
 }
 
+/* Two runs of a model occupy both workers of the GPU and do not end. A third one must not begin,
+ * but a run of another version must. */
+static void long_runs_on_a_gpu_keep_no_other_version_waiting(void **state)
+{
+    (void)state;
+    struct world *w = sched_begin_on_gpus(1, 0);
+    struct srv_version other = w->version;
+    struct request *r[4];
+    struct rt_error err = {0};
+    other.version = 2;
+    assert_ok(srv_model_queue_new(w->server.scheduler, &other, &other.model_queue, &err), &err);
+    atomic_store(&sched_model.held, true);
+    for (int k = 0; k < 4; k++) {
+        w->other = k == 3 ? &other : NULL;
+        r[k] = sched_submit(w, 1, (float)k, RT_NEVER);
+        srv_io_loop_end_turn(&w->io_loop);
+        sched_wait_runs(k < 2 ? k + 1 : k);
+    }
+    assert_int_equal(atomic_load(&sched_model.together), 3);
+    atomic_store(&sched_model.held, false);
+    sched_wait_done(w, 4);
+    for (int k = 0; k < 4; k++) {
+        sched_expect(r[k], 1, (float)k);
+        sched_drop(r[k]);
+    }
+    srv_model_queue_free(other.model_queue);
+    sched_end(w);
+}
+
 static void what_is_queued_at_the_end_is_refused(void **state)
 {
     (void)state;
@@ -326,6 +355,7 @@ int main(void)
         cmocka_unit_test(small_requests_do_not_wait_for_workers_that_are_at_long_ones),
         cmocka_unit_test(a_model_on_a_gpu_has_one_worker_per_stream),
         cmocka_unit_test(a_batch_on_a_gpu_is_not_divided),
+        cmocka_unit_test(long_runs_on_a_gpu_keep_no_other_version_waiting),
         cmocka_unit_test(what_is_queued_at_the_end_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
