@@ -1,4 +1,5 @@
 #include "server/triton/triton.h"
+#include "server/triton/triton_labels.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -44,7 +45,6 @@ static const struct rule rules[] = {
     {CONFIG, "model_repository_agents", "this server has no agents that change a model's files"},
     {INPUT, "reshape", "requests have the shapes of the SavedModel's signature"},
     {OUTPUT, "reshape", "responses have the shapes of the SavedModel's signature"},
-    {OUTPUT, "label_filename", "this server has no labels for the classification of outputs"},
     {CONFIG, "runtime", NULL},
     {CONFIG, "optimization", NULL},
     {CONFIG, "metric_tags", NULL},
@@ -403,7 +403,14 @@ enum rt_status srv_triton_read_for(const char *dir, struct srv_triton **out, str
     const size_t n = srv_triton_base_length(dir);
 
     *out = NULL;
-    return n ? read_in(dir, n, out, err) : RT_OK;
+    enum rt_status st = n ? read_in(dir, n, out, err) : RT_OK;
+    if (!st && *out)
+        st = srv_triton_read_labels(*out, dir, n, err);
+    if (st) {
+        srv_triton_free(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
 void srv_triton_free(struct srv_triton *t)

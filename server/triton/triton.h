@@ -18,6 +18,7 @@
 
 struct rt_model;
 struct Inference__ModelConfig;
+struct srv_triton_labels;
 
 #define SRV_TRITON_FILE "config.pbtxt"
 
@@ -39,6 +40,8 @@ struct srv_triton {
     const char *graph_tag; /* the parameter TF_GRAPH_TAG, or NULL */
     /* the parameter TF_SIGNATURE_DEF: the signature that the model's name stands for; or NULL */
     const char *signature;
+    /* the labels of outputs (triton_labels.h), or NULL if they were not read */
+    const struct srv_triton_labels *labels;
     int64_t n_instances; /* number of batches that may run at a time, or 0 for no limit */
     bool has_warmup;     /* whether there are requests in model_warmup */
     bool on_cpu;         /* whether all instances are to run on the CPU */
@@ -51,7 +54,8 @@ enum rt_status srv_triton_parse(struct rt_span text, const char *path, struct sr
  * is no file. */
 enum rt_status srv_triton_read(const char *base_path, struct srv_triton **out,
                                struct rt_error *err);
-/* Reads the configuration that applies to a version, whose SavedModel is in `dir`. Sets *out to
+/* Reads the configuration that applies to a version, whose SavedModel is in `dir`, and the labels
+ * of its outputs. Sets *out to
  * NULL if there is none. */
 enum rt_status srv_triton_read_for(const char *dir, struct srv_triton **out, struct rt_error *err);
 /* Returns the length of the base path in `dir`, the directory of a SavedModel, if the SavedModel

@@ -145,6 +145,22 @@ class Versions(Repository):
         self.assertEqual(self.available("stated"), [2])
 
 
+class Labels(Repository):
+    def test_classes_have_the_labels_of_the_file(self):
+        self.model("m", 'output { name: "y" data_type: TYPE_FP32 dims: [-1, 2] label_filename: "names/labels.txt" }')
+        os.mkdir(os.path.join(self.folder, "m", "names"))
+        with open(os.path.join(self.folder, "m", "names", "labels.txt"), "wb") as file:
+            file.write("größer: 5\r\n\n".encode())
+        self.serve()
+        request = {"inputs": [tensor("x", "FP32", [2, 2], [0, 1, 3, 2])],
+                   "outputs": [{"name": "y", "parameters": {"classification": 2}}]}
+        self.assertEqual(self.infer("m", request)[1]["outputs"][0]["data"],
+                         ["2.000000:1", "1.000000:0:größer: 5", "4.000000:0:größer: 5", "3.000000:1"])
+        # The labels are those of the signature that the model's name stands for.
+        self.assertEqual(self.infer("m@twice", request)[1]["outputs"][0]["data"],
+                         ["2.000000:1", "0.000000:0", "6.000000:0", "4.000000:1"])
+
+
 class Refusals(Repository):
     def test_what_would_change_answers_is_refused(self):
         io = 'input { name: "x" data_type: TYPE_FP32 dims: 2 } output { name: "y" data_type: TYPE_FP32 dims: 2 }'
@@ -158,6 +174,8 @@ class Refusals(Repository):
             ("1:1: model_repository_agents: ", 'model_repository_agents { agents { name: "a" } }'),
             ("1:9: reshape: ", "input { reshape { shape: [] } }"),
             ("2:3: label_filename: ", 'output {\n  label_filename: "labels.txt"\n}'),
+            ("1:10: label_filename: ../good/config.pbtxt is outside of the model's directory",
+             'output { label_filename: "../good/config.pbtxt" }'),
             ("1:9: optional: ", "input { optional: true }"),
             ("1:9: allow_ragged_batch: ", "input { allow_ragged_batch: true }"),
             ("1:1: platform: this server serves tensorflow_savedmodel, not onnxruntime_onnx", 'platform: "onnxruntime_onnx"'),

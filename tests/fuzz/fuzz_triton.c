@@ -1,10 +1,32 @@
-/* Parses the input as config.pbtxt of a model in a Triton repository and applies it. */
+/* Parses the input as config.pbtxt of a model in a Triton repository and applies it, and as a file
+ * of labels. */
 #include <string.h>
 
-#include "server/triton/triton.h"
+#include "runtime/base/arena.h"
+#include "server/triton/triton_labels.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
+
+/* Parses the input as a file of labels, which must cover all of its bytes. */
+static void parse_labels(const uint8_t *data, size_t size)
+{
+    struct rt_arena *arena = rt_arena_new(64 << 20);
+    struct srv_triton_labels l = {.n = 0};
+    struct rt_error err = {0};
+
+    if (arena && !srv_triton_parse_labels(rt_span_of(data, size), arena, &l, &err)) {
+        size_t n = 0;
+        for (int i = 0; i < l.n; i++) {
+            if (srv_triton_label(&l, i).n && memchr(l.label[i].p, '\n', l.label[i].n))
+                __builtin_trap();
+            n += l.label[i].n;
+        }
+        if (n > size || srv_triton_label(&l, l.n).n)
+            __builtin_trap();
+    }
+    rt_arena_free(arena);
+}
 
 void fuzz_one(const uint8_t *data, size_t size)
 {
@@ -14,6 +36,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct srv_triton *t = NULL;
     struct rt_error err = {0};
 
+    parse_labels(data, size);
     if (srv_triton_parse(rt_span_of(data, size), "f", &t, &err)) {
         if (t || strncmp(rt_error_text(&err), "f:", 2) != 0)
             __builtin_trap();

@@ -1,10 +1,13 @@
 /* Replaces an output by the classes with the highest values. This is Triton's extension
- * `classification` of the protocol. A class is the text "VALUE:INDEX". */
+ * `classification` of the protocol. A class is the text "VALUE:INDEX", or
+ * "VALUE:INDEX:LABEL" if the model has a label for it. */
 #include "server/protocol/oip/oip.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "server/triton/triton_labels.h"
 
 enum {
     MOST_CLASSES = 1000000, /* maximum number of classes in a response, over all outputs */
@@ -113,7 +116,7 @@ static void choose(const struct rt_tensor *t, int64_t begin, int64_t n_row, stru
 
 /* Writes a class in Triton's form. A floating-point value has 6 digits after the decimal point. */
 static enum rt_status write_class(const struct rt_tensor *t, const struct class *c,
-                                  struct srv_cancellation *cancellation,
+                                  struct rt_span label, struct srv_cancellation *cancellation,
                                   struct srv_allowance *allowance, struct rt_str *out,
                                   struct rt_error *err)
 {
@@ -121,13 +124,18 @@ static enum rt_status write_class(const struct rt_tensor *t, const struct class 
     char text[TEXT_BYTES];
     const int n = snprintf(text, sizeof text, is_float ? "%.6Lf:%lld" : "%.0Lf:%lld", c->value,
                            (long long)c->index);
-    enum rt_status st = srv_allowance_take(allowance, rt_str_counted_bytes((size_t)n), err);
-    char *p = st ? NULL : rt_str_resize(out, NULL, (size_t)n, err);
+    const size_t n_text = (size_t)n, n_all = n_text + (label.n ? 1 + label.n : 0);
+    enum rt_status st = srv_allowance_take(allowance, rt_str_counted_bytes(n_all), err);
+    char *p = st ? NULL : rt_str_resize(out, NULL, n_all, err);
 
     if (!p)
         return err->code;
-    memcpy(p, text, (size_t)n);
-    return srv_should_continue(cancellation, (size_t)n * CONVERSION_BYTES)
+    memcpy(p, text, n_text);
+    if (label.n) {
+        p[n_text] = ':';
+        memcpy(p + n_text + 1, label.p, label.n);
+    }
+    return srv_should_continue(cancellation, n_text * CONVERSION_BYTES + label.n)
                ? RT_OK
                : srv_cancellation_status(cancellation, err);
 }
@@ -136,7 +144,7 @@ static enum rt_status write_class(const struct rt_tensor *t, const struct class 
  * batch dimension, and each row has its own classes. Otherwise the whole tensor is one row.
  * Subtracts the number of classes from *left, which must not become negative. */
 static enum rt_status make(const struct srv_inference *inf, const struct rt_tensor *t,
-                           const struct rt_shape *shape, uint64_t n_wanted, int64_t *left,
+                           const struct rt_tensor_spec *spec, uint64_t n_wanted, int64_t *left,
                            struct rt_tensor *out, struct rt_error *err)
 {
     struct srv_cancellation cancellation = srv_job_cancellation(inf->job);
@@ -145,6 +153,9 @@ static enum rt_status make(const struct srv_inference *inf, const struct rt_tens
                                       .budget = inf->allowance.budget,
                                       .own = inf->allowance.own,
                                       .what = "the response as classes"};
+    const struct rt_shape *shape = &spec->shape;
+    const struct srv_triton_labels *labels =
+        srv_triton_labels(inf->job->version->triton, inf->job->signature->def->name, spec->alias);
     const bool has_rows = t->rank > 0 && (shape->rank < 0 ? t->rank > 1 : shape->dim[0] < 0);
     const int64_t n_rows = has_rows ? t->dim[0] : 1;
     const int64_t n_row = n_rows ? rt_tensor_count(t) / n_rows : 0;
@@ -169,7 +180,8 @@ static enum rt_status make(const struct srv_inference *inf, const struct rt_tens
         choose(t, row * n_row, n_row, top, n, &cancellation);
         st = srv_cancellation_status(&cancellation, err);
         for (int64_t i = 0; i < n && !st; i++)
-            st = write_class(t, &top[i], &cancellation, &allowance, to++, err);
+            st = write_class(t, &top[i], srv_triton_label(labels, top[i].index), &cancellation,
+                             &allowance, to++, err);
     }
     free(top);
     srv_allowance_give(&allowance, top_bytes);
@@ -190,9 +202,9 @@ enum rt_status srv_oip_make_classes(const struct srv_inference *inf, struct rt_e
             continue;
         if (!r->classes)
             r->classes = rt_arena_array(inf->arena, (size_t)r->n_order, sizeof *r->classes);
-        st = r->classes ? make(inf, &inf->job->fetches[k], &sig->outputs[k].shape, n, &left,
-                               &r->classes[i], err)
-                        : rt_fail_memory(err, "classes", 0);
+        st = r->classes
+                 ? make(inf, &inf->job->fetches[k], &sig->outputs[k], n, &left, &r->classes[i], err)
+                 : rt_fail_memory(err, "classes", 0);
     }
     return st;
 }

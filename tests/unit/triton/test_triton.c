@@ -1,5 +1,5 @@
 /* Tests the configuration of models in Triton's repositories. */
-#include "server/triton/triton.h"
+#include "server/triton/triton_labels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -209,6 +209,39 @@ static void a_fingerprint_contains_the_configuration(void **state)
     assert_true(srv_fingerprint_eq(&before, &after));
 }
 
+static void labels_are_the_lines_of_a_file(void **state)
+{
+    (void)state;
+    struct srv_triton_labels l = {.n = 0};
+    static const struct {
+        const char *text;
+        int n;
+        const char *label[3];
+    } cases[] = {{"", 0, {NULL}},
+                 {"\n", 1, {""}},
+                 {"a\r\n\nb: c", 3, {"a", "", "b: c"}},
+                 {"a\n", 1, {"a"}},
+                 {"\r", 1, {""}}};
+    parse("");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_ok(srv_triton_parse_labels(rt_span_str(cases[i].text), t->arena, &l, &err), &err);
+        assert_int_equal(l.n, cases[i].n);
+        for (int k = 0; k < l.n; k++)
+            assert_true(rt_span_is(srv_triton_label(&l, k), cases[i].label[k]));
+        assert_int_equal(srv_triton_label(&l, l.n).n, 0);
+    }
+    assert_int_equal(srv_triton_label(NULL, 0).n, 0);
+    static char many[2 << 20];
+    memset(many, 'x', 1026);
+    assert_int_equal(srv_triton_parse_labels(rt_span_of(many, 1025), t->arena, &l, &err),
+                     RT_INVALID_ARGUMENT);
+    assert_string_equal(rt_error_text(&err), "line 1 has more than 1024 bytes");
+    memset(many, '\n', sizeof many);
+    assert_int_equal(srv_triton_parse_labels(rt_span_of(many, sizeof many), t->arena, &l, &err),
+                     RT_INVALID_ARGUMENT);
+    assert_string_equal(rt_error_text(&err), "the file has more than 1048576 lines");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +259,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_fingerprint_contains_the_configuration, setup, teardown),
         cmocka_unit_test_setup_teardown(a_configuration_belongs_to_versions_in_model_savedmodel,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(labels_are_the_lines_of_a_file, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
