@@ -178,8 +178,10 @@ void srv_oip_write_raw(struct rt_bytes *out, const struct rt_tensor *t,
 
 /* ---- oip_proto.c ---- */
 
-/* Appends the dimensions of a shape as packed varints. */
+/* Appends the dimensions of a shape as packed varints. srv_oip_put_shape appends -1 for an unknown
+ * rank, which the protocol cannot express. */
 void srv_oip_put_dims(struct rt_bytes *out, int rank, const int64_t *dim);
+void srv_oip_put_shape(struct rt_bytes *out, const struct rt_shape *shape);
 
 /* ---- oip_json.c ---- */
 
@@ -189,6 +191,11 @@ enum rt_status srv_oip_json_text(struct srv_json v, const char *what, struct rt_
 /* Reads an integer of at least 0. `what` names the value in error messages. */
 enum rt_status srv_oip_json_size(struct srv_json v, const char *what, int64_t *out,
                                  struct rt_error *err);
+
+/* Begins element i of a list, or an object that is not in a list if `i` is 0, with its name. */
+void srv_oip_json_begin(struct rt_bytes *out, int i, const char *name, size_t n_name);
+/* Appends a member that is the list of the dimensions, or, for an unknown rank, of -1. */
+void srv_oip_json_dims(struct rt_bytes *out, const char *key, int rank, const int64_t *dim);
 
 /* ---- oip_json_values.c, oip_proto.c ---- */
 
@@ -216,6 +223,7 @@ enum rt_status srv_oip_find_version(struct srv_description *d);
 /* Finds the version and the signature that d->spec names. Sets d->state to a struct
  * srv_oip_model. */
 enum rt_status srv_oip_find_model(struct srv_description *d);
+enum rt_status srv_oip_find_model_message(struct srv_description *d); /* after srv_oip_read_model */
 
 /* ---- oip_admin.c ---- */
 

@@ -120,8 +120,7 @@ static void write_index_json(const struct srv_description *d, struct rt_bytes *o
     for (int i = 0; i < index->n; i++) {
         const struct index_row *row = &index->rows[i];
         const char *reason = row->status.message ? row->status.message : "";
-        rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
-        srv_json_quote(out, row->model, strlen(row->model));
+        srv_oip_json_begin(out, i, row->model, strlen(row->model));
         rt_bytes_addf(out, ",\"version\":\"%lld\",\"state\":\"%s\",\"reason\":",
                       (long long)row->status.version, state_name(row->status.state));
         srv_json_quote(out, reason, strlen(reason));
@@ -174,16 +173,11 @@ static void write_tensors_json(struct rt_bytes *out, const struct rt_tensor_spec
     const char *type;
 
     for (int i = 0; i < n; i++) {
-        const struct rt_shape *shape = &specs[i].shape;
         srv_triton_type(specs[i].dtype, &type);
-        rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
-        srv_json_quote(out, specs[i].alias, strlen(specs[i].alias));
-        rt_bytes_addf(out, ",\"data_type\":\"TYPE_%s\",\"dims\":[", type);
-        if (shape->rank < 0)
-            rt_bytes_adds(out, "-1");
-        for (int k = 0; k < shape->rank; k++)
-            rt_bytes_addf(out, "%s%lld", k ? "," : "", (long long)shape->dim[k]);
-        rt_bytes_adds(out, "]}");
+        srv_oip_json_begin(out, i, specs[i].alias, strlen(specs[i].alias));
+        rt_bytes_addf(out, ",\"data_type\":\"TYPE_%s\"", type);
+        srv_oip_json_dims(out, "dims", specs[i].shape.rank, specs[i].shape.dim);
+        rt_bytes_addc(out, '}');
     }
 }
 
@@ -192,8 +186,7 @@ static void write_config_json(const struct srv_description *d, struct rt_bytes *
     const struct srv_oip_model *m = d->state;
     const struct rt_span name = srv_oip_full_name(&d->spec);
 
-    rt_bytes_adds(out, "{\"name\":");
-    srv_json_quote(out, name.p, name.n);
+    srv_oip_json_begin(out, 0, (const char *)name.p, name.n);
     rt_bytes_adds(out, ",\"platform\":\"tensorflow_savedmodel\",\"backend\":\"tensorflow\","
                        "\"max_batch_size\":0,\"input\":[");
     write_tensors_json(out, m->sig->inputs, m->sig->n_inputs);
@@ -207,18 +200,15 @@ static void write_config_json(const struct srv_description *d, struct rt_bytes *
 static void write_tensors(struct rt_bytes *out, uint32_t number, uint32_t dims_number,
                           const struct rt_tensor_spec *specs, int n)
 {
-    const int64_t unknown = -1;
     const char *type;
     struct rt_bytes item, dims;
 
     rt_bytes_init(&item, out->limit);
     rt_bytes_init(&dims, out->limit);
     for (int i = 0; i < n; i++) {
-        const struct rt_shape *shape = &specs[i].shape;
         srv_put_text(&item, 1, specs[i].alias);
         srv_put_int(&item, 2, (uint64_t)srv_triton_type(specs[i].dtype, &type));
-        srv_oip_put_dims(&dims, shape->rank < 0 ? 1 : shape->rank,
-                         shape->rank < 0 ? &unknown : shape->dim);
+        srv_oip_put_shape(&dims, &specs[i].shape);
         srv_put_message(&item, dims_number, &dims);
         srv_put_message(out, number, &item);
     }
@@ -242,11 +232,5 @@ static void write_config(const struct srv_description *d, struct rt_bytes *out)
     rt_bytes_clear(&config);
 }
 
-static enum rt_status find_config(struct srv_description *d)
-{
-    const enum rt_status st = srv_oip_read_model(d);
-    return st ? st : srv_oip_find_model(d);
-}
-
 const struct srv_description_steps srv_oip_config_json = {srv_oip_find_model, write_config_json};
-const struct srv_description_steps srv_oip_config = {find_config, write_config};
+const struct srv_description_steps srv_oip_config = {srv_oip_find_model_message, write_config};

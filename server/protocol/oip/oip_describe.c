@@ -155,23 +155,17 @@ static void write_server_json(const struct srv_description *d, struct rt_bytes *
 static void write_model_ready_json(const struct srv_description *d, struct rt_bytes *out)
 {
     const struct rt_span name = srv_oip_full_name(&d->spec);
-    rt_bytes_adds(out, "{\"name\":");
-    srv_json_quote(out, name.p, name.n);
+    srv_oip_json_begin(out, 0, (const char *)name.p, name.n);
     rt_bytes_adds(out, ",\"ready\":true}");
 }
 
 static void write_specs_json(struct rt_bytes *out, const struct rt_tensor_spec *specs, int n)
 {
     for (int i = 0; i < n; i++) {
-        const struct rt_shape *shape = &specs[i].shape;
-        rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
-        srv_json_quote(out, specs[i].alias, strlen(specs[i].alias));
-        rt_bytes_addf(out, ",\"datatype\":\"%s\",\"shape\":[", srv_oip_dtype_name(specs[i].dtype));
-        if (shape->rank < 0) /* the protocol cannot express an unknown rank */
-            rt_bytes_adds(out, "-1");
-        for (int k = 0; k < shape->rank; k++)
-            rt_bytes_addf(out, "%s%lld", k ? "," : "", (long long)shape->dim[k]);
-        rt_bytes_adds(out, "]}");
+        srv_oip_json_begin(out, i, specs[i].alias, strlen(specs[i].alias));
+        rt_bytes_addf(out, ",\"datatype\":\"%s\"", srv_oip_dtype_name(specs[i].dtype));
+        srv_oip_json_dims(out, "shape", specs[i].shape.rank, specs[i].shape.dim);
+        rt_bytes_addc(out, '}');
     }
 }
 
@@ -181,8 +175,7 @@ static void write_model_json(const struct srv_description *d, struct rt_bytes *o
     const struct srv_oip_model *m = d->state;
     const struct rt_signature *sig = m->sig;
 
-    rt_bytes_adds(out, "{\"name\":");
-    srv_json_quote(out, name.p, name.n);
+    srv_oip_json_begin(out, 0, (const char *)name.p, name.n);
     rt_bytes_adds(out, ",\"versions\":[");
     for (int i = 0; i < m->n_versions; i++)
         rt_bytes_addf(out, "%s\"%lld\"", i ? "," : "", (long long)m->versions[i]);
@@ -240,7 +233,7 @@ static enum rt_status find_ready_message(struct srv_description *d)
     return RT_OK;
 }
 
-static enum rt_status find_model_message(struct srv_description *d)
+enum rt_status srv_oip_find_model_message(struct srv_description *d)
 {
     const enum rt_status st = srv_oip_read_model(d);
     return st ? st : srv_oip_find_model(d);
@@ -271,15 +264,12 @@ static void write_specs(struct rt_bytes *out, uint32_t number, const struct rt_t
                         int n)
 {
     for (int i = 0; i < n; i++) {
-        const struct rt_shape *shape = &specs[i].shape;
-        const int64_t unknown = -1;
-        const int rank = shape->rank < 0 ? 1 : shape->rank;
         struct rt_bytes item, dims;
         rt_bytes_init(&item, out->limit);
         rt_bytes_init(&dims, out->limit);
         srv_put_text(&item, 1, specs[i].alias);
         srv_put_text(&item, 2, srv_oip_dtype_name(specs[i].dtype));
-        srv_oip_put_dims(&dims, rank, shape->rank < 0 ? &unknown : shape->dim);
+        srv_oip_put_shape(&dims, &specs[i].shape);
         srv_put_message(&item, 3, &dims);
         srv_put_message(out, number, &item);
         rt_bytes_clear(&item);
@@ -308,7 +298,7 @@ const struct srv_description_steps srv_oip_live = {find_nothing, write_live};
 const struct srv_description_steps srv_oip_ready = {find_ready_message, write_ready};
 const struct srv_description_steps srv_oip_server = {find_nothing, write_server};
 const struct srv_description_steps srv_oip_model_ready = {find_model_ready_message, write_ready};
-const struct srv_description_steps srv_oip_model = {find_model_message, write_model};
+const struct srv_description_steps srv_oip_model = {srv_oip_find_model_message, write_model};
 
 /* ---- what this server does not have ---- */
 

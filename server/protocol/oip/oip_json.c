@@ -454,6 +454,22 @@ static void write_head(const struct srv_inference *inf, struct rt_bytes *out)
     rt_bytes_addf(out, ",\"model_version\":\"%lld\",\"outputs\":[", (long long)v->version);
 }
 
+void srv_oip_json_begin(struct rt_bytes *out, int i, const char *name, size_t n_name)
+{
+    rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
+    srv_json_quote(out, name, n_name);
+}
+
+void srv_oip_json_dims(struct rt_bytes *out, const char *key, int rank, const int64_t *dim)
+{
+    rt_bytes_addf(out, ",\"%s\":[", key);
+    if (rank < 0)
+        rt_bytes_adds(out, "-1");
+    for (int i = 0; i < rank; i++)
+        rt_bytes_addf(out, "%s%lld", i ? "," : "", (long long)dim[i]);
+    rt_bytes_addc(out, ']');
+}
+
 static void write_output(const struct srv_inference *inf, int i, struct rt_bytes *out,
                          struct srv_cancellation *cancellation)
 {
@@ -462,25 +478,22 @@ static void write_output(const struct srv_inference *inf, int i, struct rt_bytes
     const char *name = inf->job->signature->def->outputs[k].alias;
     const struct rt_tensor *t = srv_oip_result(inf, i);
 
-    rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
-    srv_json_quote(out, name, strlen(name));
-    rt_bytes_addf(out, ",\"datatype\":\"%s\",\"shape\":[",
-                  srv_oip_dtype_name((enum rt_dtype)t->dtype));
-    for (int d = 0; d < t->rank; d++)
-        rt_bytes_addf(out, "%s%lld", d ? "," : "", (long long)t->dim[d]);
+    srv_oip_json_begin(out, i, name, strlen(name));
+    rt_bytes_addf(out, ",\"datatype\":\"%s\"", srv_oip_dtype_name((enum rt_dtype)t->dtype));
+    srv_oip_json_dims(out, "shape", t->rank, t->dim);
     if (srv_oip_in_region(r, i)) {
         const struct srv_oip_region *region = &r->order_output[i]->region;
-        rt_bytes_adds(out, "],\"parameters\":{\"shared_memory_region\":");
+        rt_bytes_adds(out, ",\"parameters\":{\"shared_memory_region\":");
         srv_json_quote(out, region->name.p, region->name.n);
         rt_bytes_addf(out, ",\"shared_memory_offset\":%llu,\"shared_memory_byte_size\":%zu}}",
                       (unsigned long long)region->offset, srv_oip_raw_bytes(t));
         return;
     }
     if (r->order_is_binary[i]) {
-        rt_bytes_addf(out, "],\"parameters\":{\"binary_data_size\":%zu}}", srv_oip_raw_bytes(t));
+        rt_bytes_addf(out, ",\"parameters\":{\"binary_data_size\":%zu}}", srv_oip_raw_bytes(t));
         return;
     }
-    rt_bytes_adds(out, "],\"data\":[");
+    rt_bytes_adds(out, ",\"data\":[");
     srv_json_write_values(out, t, cancellation);
     rt_bytes_adds(out, "]}");
 }

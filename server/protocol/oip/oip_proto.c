@@ -420,6 +420,14 @@ void srv_oip_put_dims(struct rt_bytes *out, int rank, const int64_t *dim)
         rt_bytes_add(out, bytes, (size_t)(srv_write_varint(bytes, (uint64_t)dim[i]) - bytes));
 }
 
+void srv_oip_put_shape(struct rt_bytes *out, const struct rt_shape *shape)
+{
+    static const int64_t unknown = -1;
+
+    srv_oip_put_dims(out, shape->rank < 0 ? 1 : shape->rank,
+                     shape->rank < 0 ? &unknown : shape->dim);
+}
+
 /* Appends a parameter: an entry of the map `parameters` of an output. */
 static void put_parameter(struct rt_bytes *out, const char *name, uint64_t number,
                           struct rt_span text)

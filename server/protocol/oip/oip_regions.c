@@ -175,8 +175,7 @@ static void write_json(const struct srv_description *d, struct rt_bytes *out)
     rt_bytes_addc(out, '[');
     for (int i = 0; i < list->n; i++) {
         const struct srv_region_info *r = &list->region[i];
-        rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
-        srv_json_quote(out, r->name, strlen(r->name));
+        srv_oip_json_begin(out, i, r->name, strlen(r->name));
         rt_bytes_adds(out, ",\"key\":");
         srv_json_quote(out, r->key, strlen(r->key));
         rt_bytes_addf(out, ",\"offset\":%llu,\"byte_size\":%llu}", (unsigned long long)r->offset,

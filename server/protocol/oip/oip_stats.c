@@ -111,8 +111,7 @@ static void write_stats_json(const struct srv_description *d, struct rt_bytes *o
     rt_bytes_adds(out, "{\"model_stats\":[");
     for (int i = 0; i < rows->n; i++) {
         const struct row *row = &rows->row[i];
-        rt_bytes_adds(out, i ? ",{\"name\":" : "{\"name\":");
-        srv_json_quote(out, row->model, strlen(row->model));
+        srv_oip_json_begin(out, i, row->model, strlen(row->model));
         rt_bytes_addf(out,
                       ",\"version\":\"%lld\",\"last_inference\":0,\"inference_count\":%llu,"
                       "\"execution_count\":%llu,\"inference_stats\":{",
