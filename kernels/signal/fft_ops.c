@@ -46,15 +46,12 @@ static enum rt_status complex_infer(struct rt_infer *x)
 }
 
 /* Checks that the input's dimension `axis` is not below the length of a transform. As in
- * TensorFlow, an input without elements passes. */
+ * TensorFlow, a dimension of 0 passes. */
 static enum rt_status check_length(struct rt_infer *x, int axis, int64_t need)
 {
     const struct rt_shape *s = &x->in[0].shape;
-    bool empty = false;
 
-    for (int i = 0; i < s->rank; i++)
-        empty = empty || s->dim[i] <= 0;
-    if (empty || s->dim[axis] >= need)
+    if (s->dim[axis] <= 0 || s->dim[axis] >= need)
         return RT_OK;
     return rt_fail(x->err, RT_INVALID_ARGUMENT,
                    "Input dimension %d must have length of at least %lld but got: %lld", axis,

@@ -65,7 +65,7 @@ def real(g, op):
             # TensorFlow leaves the result uninitialised, and Slipway writes zeros.
             yield Case(num(g, dtype, *s), np.int32(length), check=lambda case, a, b: None if a[0].shape == b[0].shape and not b[0].any() else "shape", **types)
         for s, length in [((4,) * axes, (-1,) * axes), ((4,) * axes, (4,) * (axes + 1)), ((4,) * (axes - 1), (4,) * axes), ((4,) * axes, (9,) + (2,) * (axes - 1)),
-                          ((4,) * axes, (2,) * (axes - 1) + (9,))]:
+                          ((4,) * axes, (2,) * (axes - 1) + (9,)), ((0,) + (1,) * axes, (7,) * axes), ((3,) * (axes - 1) + (0,), (7,) * axes)][: 7 if axes > 1 else 6]:
             yield Case(num(g, dtype, *s), np.int32(length), **types)
         yield Case(num(g, dtype, *(4,) * axes), np.int32(4), **types)
         yield Case(num(g, dtype, *(4,) * axes), np.int32([4] * axes), **(dict(Treal="float64" if real_type == "float32" else "float32") if inverse else dict(Tcomplex=COMPLEX[complex_type == COMPLEX[0]])))
