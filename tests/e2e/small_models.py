@@ -357,3 +357,28 @@ def write_barrier(folder):
         g.node("fetch", "Identity", "found:1", T="float")
     write(folder, {name: ({"x": ("x", "float")}, {"y": (name, "float")}) for name in ("first", "second", "take", "ready", "keep", "fetch")},
           build)
+
+
+def write_csr(folder):
+    """Writes a model that makes a CSR sparse matrix of coordinates. `multiply` multiplies it by a dense matrix. `gram`
+    multiplies it by its transpose. `order` returns an order of its rows. `factor` returns its Cholesky factor with the rows in
+    a given order."""
+    parts = {"indices": ("int64", (-1, 2)), "values": ("float", (-1,)), "shape": ("int64", (2,))}
+    more = {"multiply": {"dense": ("float", (-1, -1))}, "gram": {}, "order": {}, "factor": {"given": ("int32", (-1,))}}
+
+    def build(g):
+        for name, (dtype, dims) in (parts | more["multiply"] | more["factor"]).items():
+            shape = g.node(name, "Placeholder", dtype=dtype).attr["shape"].shape
+            for d in dims:
+                shape.dim.add(size=d)
+        g.node("matrix", "SparseTensorToCSRSparseMatrix", "indices", "values", "shape", T="float")
+        g.node("multiply", "SparseMatrixMatMul", "matrix", "dense", T="float")
+        g.node("square", "SparseMatrixSparseMatMul", "matrix", "matrix", type="float").attr["transpose_b"].b = True
+        g.node("gram", "CSRSparseMatrixToDense", "square", type="float")
+        g.node("lower", "SparseMatrixSparseCholesky", "matrix", "given", type="float")
+        g.node("order", "SparseMatrixOrderingAMD", "matrix")
+        g.node("factor", "CSRSparseMatrixToDense", "lower", type="float")
+    signatures = {name: ({alias: (alias, *how) for alias, how in (parts | extra).items()}, {"y": (name, "float")})
+                  for name, extra in more.items()}
+    signatures["order"][1]["y"] = ("order", "int32")
+    write(folder, signatures, build)

@@ -239,6 +239,44 @@ case("TensorMapInsert", ("empty", "EmptyTensorMap", [], {}), ("one", "TensorMapI
      ("has", "TensorMapHasKey", ["map", f32([2])], {"key_dtype": "float32"}), ("less", "TensorMapErase", ["map", f32([3])], PAIRS),
      ("size", "TensorMapSize", ["less"], {}), ("keys", "TensorMapStackKeys", ["less"], {"key_dtype": "float32"}),
      steps=[["find:0", "has:0", "size:0", "keys:0"], ["size:0"]])
+# ---- CSR sparse matrices ---------------------------------------------------------------------
+
+
+def with_csr(op, *lines, fetch, dtype="float32", rank=2):
+    """Adds a case whose node `m` is a 3x3 matrix, or a batch of two such matrices."""
+    if rank == 2:
+        parts = [t("int64", [5, 2], [0, 0, 1, 0, 1, 1, 2, 1, 2, 2]), t(dtype, [5], [4, 1, 5, 2, 6]), i64(3, 3)]
+    else:
+        parts = [t("int64", [4, 3], [0, 0, 0, 0, 1, 1, 0, 2, 2, 1, 2, 0]), t(dtype, [4], [4, 1, 5, 2]), i64(2, 3, 3)]
+    case(op, ("m", "SparseTensorToCSRSparseMatrix", parts, {"T": dtype}), *lines, steps=[fetch, fetch])
+
+
+for rank in (2, 3):
+    for dtype in ("float32", "complex128"):
+        TYPE, how = {"type": dtype}, {"dtype": dtype, "rank": rank}
+        FLAGS = {name + x: False for name in ("transpose_", "adjoint_") for x in "ab"}
+        read = lambda name, m, dtype=dtype: (name, "CSRSparseMatrixToSparseTensor", [m], {"type": dtype})
+        with_csr("SparseTensorToCSRSparseMatrix", read("r", "m"), fetch=["r:0", "r:1", "r:2"], **how)
+        with_csr("CSRSparseMatrixToDense", ("op", "CSRSparseMatrixToDense", ["m"], TYPE), fetch=["op:0"], **how)
+        with_csr("CSRSparseMatrixToSparseTensor", read("op", "m"), fetch=["op:0", "op:1", "op:2"], **how)
+        with_csr("CSRSparseMatrixComponents", ("op", "CSRSparseMatrixComponents", ["m", scalar("int32", rank - 2)], TYPE),
+                 fetch=["op:0", "op:1", "op:2"], **how)
+        with_csr("SparseMatrixNNZ", ("op", "SparseMatrixNNZ", ["m"], {}), fetch=["op:0"], **how)
+        with_csr("SparseMatrixTranspose", ("op", "SparseMatrixTranspose", ["m"], TYPE | {"conjugate": True}), read("r", "op"),
+                 fetch=["r:0", "r:1", "r:2"], **how)
+        with_csr("SparseMatrixMatMul",
+                 ("op", "SparseMatrixMatMul", ["m", t(dtype, [2, 3, 2][3 - rank:], 2)],
+                  FLAGS | {"T": dtype, "transpose_a": True, "transpose_output": True, "conjugate_output": False}), fetch=["op:0"], **how)
+        with_csr("SparseMatrixSparseMatMul", ("op", "SparseMatrixSparseMatMul", ["m", "m"], FLAGS | TYPE | {"adjoint_b": True}),
+                 read("r", "op"), fetch=["r:0", "r:1", "r:2"], **how)
+        with_csr("SparseMatrixOrderingAMD", ("op", "SparseMatrixOrderingAMD", ["m"], {}), fetch=["op:0"], **how)
+        with_csr("SparseMatrixSparseCholesky",
+                 ("op", "SparseMatrixSparseCholesky", ["m", t("int32", [2, 3][3 - rank:], [2, 0, 1] * (rank - 1))], TYPE), read("r", "op"),
+                 fetch=["r:0", "r:1", "r:2"], **how)
+for shape, indices in (([2, 3], [[0, 1], [1, 2]]), ([2, 2, 2], [[0, 1, 0], [1, 0, 1]])):
+    case("DenseToCSRSparseMatrix",
+         ("m", "DenseToCSRSparseMatrix", [t("float64", shape, 3), t("int64", [2, len(shape)], sum(indices, []))], {"T": "float64"}),
+         ("r", "CSRSparseMatrixToDense", ["m"], {"type": "float64"}), steps=[["r:0"], ["r:0"]])
 KEYED = STAGED | {"shared_name": "keyed"}
 for kind in ("Map", "OrderedMap"):
     case(kind + "Stage", ("put", kind + "Stage", [scalar("int64", 3), i32(0, 1), f32([2]), scalar("int32", 1)],

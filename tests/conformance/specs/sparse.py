@@ -269,3 +269,276 @@ def to_tensor(g, op):
     for parts in ((3, [[0, 0, 2]]), (3, [[0], [1], [2]]), (2, 1)):
         yield Case(np.int64(-1), v, np.float32(9), [np.int64(p) for p in parts], row_partition_types=[SIZE, ROWS])
     yield Case(np.int64([-1, -1, 3]), np.ones((3, 2), np.float32), np.float32(0), [np.int64([0, 3])], row_partition_types=[SPLITS])
+
+
+# ---- CSR sparse matrices --------------------------------------------------------------------------
+
+
+CSR_TYPES = WIDE_FLOATS + COMPLEX
+
+
+def sparse_values(g, dtype, shape, share=0.4):
+    """Returns small whole numbers, most of them zero, so that all sums are exact."""
+    x = g.rng.integers(-4, 5, shape) * (g.rng.random(shape) < share)
+    return (x + 1j * g.rng.integers(-3, 4, shape) * (x != 0) if "complex" in dtype else x).astype(dtype)
+
+
+def coordinates(x):
+    where = np.argwhere(x)
+    return where.astype(np.int64).reshape(-1, x.ndim), x[tuple(where.T)], np.array(x.shape, np.int64)
+
+
+def csr_parts(tf, m, dtype):
+    """Returns the coordinates of a matrix in order, and how many there are in each matrix of the batch."""
+    return [*tf.raw_ops.CSRSparseMatrixToSparseTensor(sparse_matrix=m, type=dtype), tf.raw_ops.SparseMatrixNNZ(sparse_matrix=m)]
+
+
+def csr_graph(make, *arrays, name="", **how):
+    """Returns a graph whose inputs have known shapes, which these ops require."""
+
+    def build(tf, *inputs):
+        for x, fed in zip(inputs, arrays):
+            x.set_shape(fed.shape)
+        return make(tf, *inputs)
+
+    shown = " ".join(f"{a.dtype}{list(a.shape)}" for a in arrays)
+    return Graph(build, *arrays, name=f"{shown} {name}", texts=True, **how)
+
+
+def csr_of(tf, indices, values, shape):
+    return tf.raw_ops.SparseTensorToCSRSparseMatrix(indices=indices, values=values, dense_shape=shape)
+
+
+CSR_SHAPES = [(2, 3), (1, 1), (4, 4), (0, 3), (3, 0), (3, 2, 4), (1, 3, 3), (2, 0, 3), (2, 3, 0), (7, 5), (4, 6, 6), (33, 20)]
+
+
+@spec("SparseTensorToCSRSparseMatrix")
+def csr_from_sparse(g, op):
+    def case(indices, values, shape):
+        shape = np.array(shape, np.int64)
+        indices = np.array(indices, np.int64).reshape(-1, len(shape))
+
+        def make(tf, *parts):
+            m = csr_of(tf, *parts)
+            return [*csr_parts(tf, m, parts[1].dtype), tf.raw_ops.CSRSparseMatrixToDense(sparse_input=m, type=parts[1].dtype)]
+
+        return csr_graph(make, indices, values, shape, name=f"{shape.tolist()}")
+
+    for shape in CSR_SHAPES:
+        for dtype in CSR_TYPES:
+            for share in (0, 0.4, 1):
+                yield case(*coordinates(sparse_values(g, dtype, shape, share)))
+    for indices, values, shape in (([[1, 0], [0, 1]], [1, 2], [2, 3]), ([[0, 1], [0, 1]], [1, 2], [2, 3]), ([[0, 1], [0, 0]], [1, 2], [2, 3]),
+                                   ([[0, 3]], [1], [2, 3]), ([[2, 0]], [1], [2, 3]), ([[-1, 0]], [1], [2, 3]), ([[0, -1]], [1], [2, 3]),
+                                   ([[3, 0, 0]], [1], [3, 2, 3]), ([[0, 0, 0], [0, 2, 1]], [1, 2], [3, 2, 3]), ([], [], [-2, 3]), ([], [], [2**31, 3]),
+                                   ([], [], [2**16, 2**16, 3]), ([], [], [0, 2, 3])):
+        yield case(indices, np.float32(values), shape)
+
+
+@spec("CSRSparseMatrixToDense", "CSRSparseMatrixToSparseTensor", "CSRSparseMatrixComponents", "SparseMatrixNNZ")
+def csr_read(g, op):
+    def case(x, dtype=None, index=0):
+        def make(tf, *parts):
+            m, wanted = csr_of(tf, *parts), dtype or parts[1].dtype
+            if op == "SparseMatrixNNZ":
+                return [tf.raw_ops.SparseMatrixNNZ(sparse_matrix=m)]
+            if op == "CSRSparseMatrixToDense":
+                return [tf.raw_ops.CSRSparseMatrixToDense(sparse_input=m, type=wanted)]
+            if op == "CSRSparseMatrixToSparseTensor":
+                return list(tf.raw_ops.CSRSparseMatrixToSparseTensor(sparse_matrix=m, type=wanted))
+            return list(tf.raw_ops.CSRSparseMatrixComponents(csr_sparse_matrix=m, index=index, type=wanted))
+
+        return csr_graph(make, *coordinates(x), name=f"{list(x.shape)} {dtype} {index}")
+
+    for shape in CSR_SHAPES:
+        for dtype in CSR_TYPES:
+            for share in (0, 0.3, 0.6, 1):
+                yield case(sparse_values(g, dtype, shape, share), index=shape[0] - 1 if len(shape) == 3 else 0)
+    for shape in ((2, 3), (3, 2, 4)):
+        x = sparse_values(g, "float32", shape, 0.7)
+        for index in (-1, 0, 1, 3):
+            yield case(x, index=index)
+        for dtype in ("float64", "complex64"):
+            yield case(x, dtype)
+
+
+@spec("DenseToCSRSparseMatrix")
+def csr_from_dense(g, op):
+    def case(x, indices):
+        def make(tf, x, i):
+            m = tf.raw_ops.DenseToCSRSparseMatrix(dense_input=x, indices=i)
+            return csr_parts(tf, m, x.dtype)
+
+        return csr_graph(make, x, np.array(indices, np.int64).reshape(-1, x.ndim))
+
+    for shape in CSR_SHAPES:
+        for dtype in CSR_TYPES:
+            for share in (0, 0.3, 1):
+                x = sparse_values(g, dtype, shape, 0.7)
+                yield case(x, np.argwhere(g.rng.random(shape) < share))
+    x = sparse_values(g, "float32", (2, 3))
+    for indices in ([[1, 1], [0, 0]], [[2, 0]], [[0, 0], [0, 0]], [[-1, 0]], [[0, 1], [1, 3]]):
+        yield case(x, indices)
+
+
+@spec("SparseMatrixTranspose")
+def csr_transpose(g, op):
+    for shape in CSR_SHAPES:
+        for dtype in CSR_TYPES:
+            for flag in (False, True):
+                def make(tf, *parts, flag=flag):
+                    m = tf.raw_ops.SparseMatrixTranspose(input=csr_of(tf, *parts), conjugate=flag, type=parts[1].dtype)
+                    return csr_parts(tf, m, parts[1].dtype)
+
+                yield csr_graph(make, *coordinates(sparse_values(g, dtype, shape)), name=f"{flag}")
+
+
+@spec("SparseMatrixMatMul", rtol=1e-5)
+def csr_product(g, op):
+    def case(a, b, **attrs):
+        def make(tf, i, v, s, b):
+            return [tf.raw_ops.SparseMatrixMatMul(a=csr_of(tf, i, v, s), b=b, **attrs)]
+
+        return csr_graph(make, *coordinates(a), b, name=f"{list(a.shape)} {attrs}")
+
+    flags = [{}, {"transpose_a": True}, {"adjoint_a": True}]
+    flags_b = [{}, {"transpose_b": True}, {"adjoint_b": True}]
+    flags_out = [{}, {"transpose_output": True}, {"conjugate_output": True}, {"transpose_output": True, "conjugate_output": True}]
+    for a_flags in flags:
+        for b_flags in flags_b:
+            for out_flags in flags_out:
+                for dtype in ("float32", "complex64") if out_flags else CSR_TYPES:
+                    for batch in ((), (3,)):
+                        n, k, m = (int(x) for x in g.rng.integers(1, 8, 3))
+                        a = sparse_values(g, dtype, batch + ((k, n) if a_flags else (n, k)))
+                        b = sparse_values(g, dtype, batch + ((m, k) if b_flags else (k, m)), 1)
+                        yield case(a, b, **a_flags, **b_flags, **out_flags)
+    for shape, other in (((2, 3), (2, 2)), ((3, 2, 3), (2, 3, 2)), ((3, 2, 3), (1, 3, 2)), ((2, 3), (3, 0)), ((3, 0), (0, 2)), ((40, 30), (30, 50)), ((2, 3, 0), (2, 0, 2)),
+                         ((0, 2, 3), (0, 3, 2))):  # If a matrix has no rows, TensorFlow divides by zero.
+        yield case(sparse_values(g, "float32", shape), sparse_values(g, "float32", other, 1))
+        yield case(sparse_values(g, "float32", shape), sparse_values(g, "float32", other, 1), transpose_b=True)
+        yield case(sparse_values(g, "float32", shape), sparse_values(g, "float32", other, 1), transpose_a=True)
+    yield case(sparse_values(g, "float32", (2, 3)), sparse_values(g, "float64", (3, 2), 1))
+    some = g.rng.uniform(-3, 3, (30, 40)).astype(np.float32) * (g.rng.random((30, 40)) < 0.3)
+    yield case(some, g.rng.uniform(-3, 3, (40, 9)).astype(np.float32))
+
+
+@spec("SparseMatrixSparseMatMul", rtol=1e-5)
+def csr_sparse_product(g, op):
+    def case(a, b, dtype=None, **attrs):
+        def make(tf, *x):
+            dtype_ = dtype or x[1].dtype
+            m = tf.raw_ops.SparseMatrixSparseMatMul(a=csr_of(tf, *x[:3]), b=csr_of(tf, *x[3:]), type=dtype_, **attrs)
+            return csr_parts(tf, m, dtype_)
+
+        return csr_graph(make, *coordinates(a), *coordinates(b), name=f"{list(a.shape)} {list(b.shape)} {dtype} {attrs}")
+
+    for a_flags in ({}, {"transpose_a": True}, {"adjoint_a": True}):
+        for b_flags in ({}, {"transpose_b": True}, {"adjoint_b": True}):
+            for dtype in CSR_TYPES:
+                for batch in ((), (3,)):
+                    for most in (3, 9):
+                        n, k, m = (int(x) for x in g.rng.integers(1, most, 3))
+                        yield case(sparse_values(g, dtype, batch + ((k, n) if a_flags else (n, k))),
+                                   sparse_values(g, dtype, batch + ((m, k) if b_flags else (k, m))), **a_flags, **b_flags)
+    for shape, other in (((2, 3), (2, 3)), ((3, 2, 3), (2, 3, 2)), ((2, 3), (3, 0)), ((0, 3), (3, 2)), ((3, 0), (0, 2)), ((40, 30), (30, 50)), ((2, 0, 3), (2, 3, 1))):
+        yield case(sparse_values(g, "float32", shape), sparse_values(g, "float32", other))
+        yield case(sparse_values(g, "float32", shape), sparse_values(g, "float32", other), transpose_b=True)
+    yield case(np.float32([[1, 1]]), np.float32([[1], [-1]]))
+    yield case(sparse_values(g, "float32", (2, 3)), sparse_values(g, "float32", (3, 2)), dtype="float64")
+    yield case(sparse_values(g, "float32", (2, 3), 1), sparse_values(g, "float64", (3, 2), 1), dtype="float32")
+
+
+@spec("SparseMatrixSparseCholesky", rtol=1e-4)
+def csr_cholesky(g, op):
+    def case(a, permutation, dtype=None):
+        def make(tf, i, v, s, p):
+            dtype_ = dtype or v.dtype
+            m = tf.raw_ops.SparseMatrixSparseCholesky(input=csr_of(tf, i, v, s), permutation=p, type=dtype_)
+            return csr_parts(tf, m, dtype_)
+
+        return csr_graph(make, *coordinates(a), np.array(permutation, np.int32), name=f"{list(a.shape)} {dtype}")
+
+    def definite(dtype, shape, share=0.2):
+        x = sparse_values(g, dtype, shape, share)
+        x = x + np.conj(np.swapaxes(x, -1, -2))
+        return (x * (1 - np.eye(shape[-1])) + np.eye(shape[-1]) * (np.abs(x).sum(-1) + 1)[..., None]).astype(dtype)
+
+    for dtype in CSR_TYPES:
+        for n in (1, 2, 3, 5, 8, 13, 30):
+            for share in (0, 0.1, 0.3, 1):
+                yield case(definite(dtype, (n, n), share), g.rng.permutation(n))
+                yield case(definite(dtype, (3, n, n), share), [g.rng.permutation(n) for _ in range(3)])
+    good = definite("float32", (4, 4), 0.5)
+    yield case(good, np.arange(4))
+    yield case(np.tril(good), np.arange(4))
+    yield case(np.tril(good), [2, 1, 0, 3])
+    yield case(np.triu(good), np.arange(4))
+    yield case(np.triu(good), [2, 1, 0, 3])
+    for dtype in CSR_TYPES:  # Only the lower triangle is read, and only the real part of the diagonal.
+        x = definite(dtype, (6, 6), 0.5)
+        yield case(np.tril(x) + np.triu(sparse_values(g, dtype, (6, 6)), 1), g.rng.permutation(6))
+        yield case(np.tril(x), g.rng.permutation(6))
+    yield case(good, np.arange(3))
+    yield case(good, [np.arange(4)])
+    yield case(good, np.arange(4), dtype="float64")
+    yield case(-good, np.arange(4))
+    yield case(np.diag(np.float32([1, 2, -1, 3])), np.arange(4))
+    yield case(np.diag(np.float32([1, 2, 0, 3])), np.arange(4))
+    yield case(np.float32([[0, 1], [1, 1]]), np.arange(2))
+    yield case(sparse_values(g, "float32", (2, 3)), np.arange(2))
+    yield case(definite("float32", (2, 3, 3)), [np.arange(3)] * 3)
+
+
+def factor_size(pattern, order):
+    """Returns how many values the Cholesky factor of a permuted matrix has at most."""
+    x = (pattern | pattern.T)[np.ix_(order, order)]
+    for k in range(len(x)):
+        below = np.flatnonzero(x[:, k])
+        below = below[below > k]
+        x[np.ix_(below, below)] = True
+    return np.tril(x, -1).sum()
+
+
+def orders_agree(case, theirs, ours):
+    """An order must be a permutation, and not lead to many more values than TensorFlow's, which breaks ties in another way."""
+    theirs, ours = theirs[0], ours[0]
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return f"{ours.dtype}{ours.shape}, not {theirs.dtype}{theirs.shape}"
+    for pattern, a, b in zip(case.patterns, np.atleast_2d(theirs), np.atleast_2d(ours)):
+        if sorted(b) != list(range(len(b))):
+            return "not a permutation"
+        if factor_size(pattern, b) > 1.1 * factor_size(pattern, a) + 6:
+            return f"{factor_size(pattern, b)} values, not {factor_size(pattern, a)}"
+    return None
+
+
+@spec("SparseMatrixOrderingAMD")
+def csr_order(g, op):
+    def case(a, how=orders_agree):
+        made = csr_graph(lambda tf, *parts: [tf.raw_ops.SparseMatrixOrderingAMD(input=csr_of(tf, *parts))], *coordinates(a), name=f"{list(a.shape)}", check=how)
+        made.patterns = np.tril(a if a.ndim == 3 else a[None]) != 0
+        return made
+
+    for dtype in CSR_TYPES:
+        for n in (1, 2, 3, 5, 8, 20):
+            for share in (0, 0.1, 0.3, 1):
+                yield case(sparse_values(g, dtype, (n, n), share))
+                yield case(sparse_values(g, dtype, (2, n, n), share))
+    grid = np.zeros((144, 144), np.float32)
+    for k in range(144):
+        grid[k, k] = 4
+        for other in [k - 12] * (k >= 12) + [k - 1] * (k % 12 > 0):
+            grid[k, other] = grid[other, k] = -1
+    yield case(grid)
+    yield case(grid[np.ix_(g.rng.permutation(144), g.rng.permutation(144))])
+    arrow = np.eye(60, dtype=np.float32)
+    arrow[:, 0] = 1
+    yield case(arrow)
+    for n, share in ((60, 0.03), (60, 0.06), (100, 0.03), (100, 0.01), (150, 0.02)):
+        yield case(sparse_values(g, "float64", (n, n), share) + np.eye(n))
+    for n in (0, 3, 6):  # These orders are TensorFlow's.
+        yield case(np.eye(n, dtype=np.float32), None)
+        yield case(np.ones((n, n), np.float32), None)
+    for shape in ((2, 3), (3, 2, 3), (0, 2, 2)):
+        yield case(sparse_values(g, "float32", shape), None)
