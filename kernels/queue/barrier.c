@@ -276,13 +276,36 @@ static enum rt_status fail_new_key(struct rt_run *r, const struct barrier *b,
                    b->name, n, rt_str_data(key), b->cancels, (long long)i, (long long)b->n_tuples);
 }
 
+/* Returns a view of the keys, which may have any shape, as in TensorFlow. */
+static struct rt_tensor as_vector(const struct rt_tensor *keys)
+{
+    struct rt_tensor v = *keys;
+
+    v.rank = 1;
+    v.dim[0] = rt_tensor_count(keys);
+    return v;
+}
+
+/* Returns a view of the values. As in TensorFlow, a scalar is the value of one key. */
+static struct rt_tensor with_rows(const struct rt_tensor *values)
+{
+    struct rt_tensor v = *values;
+
+    if (v.rank == 0) {
+        v.rank = 1;
+        v.dim[0] = 1;
+    }
+    return v;
+}
+
 /* Inserts row i of the values under key i. If its tuple is complete afterwards, moves the tuple to
  * `ready`. Sets *is_new if there was no tuple of the key. */
 static enum rt_status insert_one(struct rt_run *r, struct barrier *b, int component, int64_t i,
                                  struct kn_items *ready, bool *is_new)
 {
     const struct rt_check check = rt_run_as_check(r);
-    struct rt_tensor key = kn_row(&r->in[1], i), value = kn_row(&r->in[2], i);
+    const struct rt_tensor keys = as_vector(&r->in[1]), values = with_rows(&r->in[2]);
+    struct rt_tensor key = kn_row(&keys, i), value = kn_row(&values, i);
     const struct rt_str *text = rt_strs(&key);
     struct kn_reader reader = {.r = r, .left = &r->left};
     const uint64_t hash = kn_hash_elements(RT_STRING, text, 1, &reader);
@@ -318,7 +341,7 @@ static enum rt_status insert_one(struct rt_run *r, struct barrier *b, int compon
 
 static enum rt_status check_insert(struct rt_run *r, const struct barrier *b, int64_t component)
 {
-    const struct rt_tensor *keys = &r->in[1], *values = &r->in[2];
+    const struct rt_tensor values = with_rows(&r->in[2]);
     struct rt_shape row = {.rank = -1};
 
     if (component < 0 || component >= b->n)
@@ -329,14 +352,14 @@ static enum rt_status check_insert(struct rt_run *r, const struct barrier *b, in
         kn_check_signature(r, "string_ref, string", 2, -1, b->types + 1 + component, 1);
     if (st)
         return st;
-    if (keys->rank != 1 || values->rank < 1 || values->dim[0] != keys->dim[0])
+    /* TensorFlow reads beyond the values. */
+    if (values.dim[0] < rt_tensor_count(&r->in[1]))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "keys must be a vector, and values must have one row for each key: "
-                       "got shapes %s and %s",
-                       KN_TEXT(keys), KN_TEXT(values));
+                       "values must have a row for each key: got shapes %s and %s",
+                       KN_TEXT(&r->in[2]), KN_TEXT(&r->in[1]));
     const struct rt_shape *want = &b->shapes[1 + component];
-    row.rank = values->rank - 1;
-    memcpy(row.dim, values->dim + 1, (size_t)row.rank * sizeof row.dim[0]);
+    row.rank = values.rank - 1;
+    memcpy(row.dim, values.dim + 1, (size_t)row.rank * sizeof row.dim[0]);
     if (row.rank != want->rank || !kn_partial_fits(&row, want))
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Shape mismatch in component %lld of barrier %s. Expected %s, got %s",
@@ -346,7 +369,7 @@ static enum rt_status check_insert(struct rt_run *r, const struct barrier *b, in
 
 static enum rt_status insert_all(struct rt_run *r, struct barrier *b, int component)
 {
-    const int64_t n = r->in[1].dim[0];
+    const int64_t n = rt_tensor_count(&r->in[1]);
     struct kn_items ready = {0};
     bool is_new = false;
     enum rt_status st = RT_OK;

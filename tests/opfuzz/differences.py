@@ -80,6 +80,7 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"RequantizePerChannel: we refuse: input_min has incorrect size", "the same"),
     (r"(Ragged|Sparse)Bincount: we refuse: .* weights for \d+ values", "TensorFlow reads beyond the weights"),
     (r"LoadAndRemapMatrix: we refuse: LoadAndRemapMatrix: column", "TensorFlow leaves the column uninitialised"),
+    (r"we refuse: values must have a row for each key", "TensorFlow reads beyond the values"),
     (r"we refuse: counter must have 2 elements", "TensorFlow reads beyond a counter with one element"),
     (r"we refuse: .*(more than 8 dimensions|more than 8 are not supported|at most 8 are known|rank \d+ is more than)", "RT_MAX_RANK is 8"),
 ]]

@@ -346,6 +346,10 @@ def barriers(g, op):
     def steps(put, take, close, size, k, v, n):
         return [put(0, k, v), close(), put(1, k[:1], n[:1]), put(1, keys("b", "z"), n), size, take(5), take(1), close(), put(1, k[1:], n[1:]), take(1), size]
     yield case(steps, keys("a", "b"), f([[1, 2], [3, 4]]), i([5, 6]), name="closed")
+
+    def steps(put, take, close, size, k, v, n):
+        return [put(0, k[None, :2], v), put(1, k[:1], n), put(1, k[1], n[1]), put(1, k[2:], n[2]), put(1, k[:0], n), size, take(2), put(0, k[2], v[1:]), take(1)]
+    yield case(steps, keys("a", "b", "c"), f([[1, 2], [3, 4]]), i([5, 6, 7]), name="other shapes")
     for attrs in (dict(shapes=((2,),)), dict(shapes=((None,), ())), dict(shapes=(None, ())), dict(shapes=()), dict(capacity=5), dict(capacity=0),
                   dict(capacity=-2), dict(container="a b"), dict(container="ab"), dict(shapes=((0,), (3, 0)))):
         def steps(put, take, close, size, x):
