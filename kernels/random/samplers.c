@@ -342,7 +342,7 @@ static enum rt_status run(struct rt_run *r, enum kn_source source, sampler *draw
     return st ? st : sample_all(&s, draw, of);
 }
 
-/* ---- StatelessRandomBinomial(shape, seed, counts, probs) ---- */
+/* ---- binomial samples: StatelessRandomBinomial and StatefulRandomBinomial ---- */
 
 /* Rounds v to the type of t. TensorFlow computes the parameters in this type. */
 static double rounded(const struct rt_tensor *t, double v)
@@ -367,17 +367,28 @@ static void begin_binomial(struct sampling *s, const struct rt_tensor *probs, do
     s->n_reserved = s->is_large ? KN_RESERVED : RESERVED_IF_SMALL;
 }
 
-static enum rt_status binomial_run(struct rt_run *r)
+/* Unlike the other ops on a variable, StatefulRandomBinomial refuses the algorithm KN_ALG_AUTO. */
+static enum rt_status check_philox(struct rt_run *r)
 {
-    const struct rt_tensor *counts = &r->in[2], *probs = &r->in[3];
+    int64_t algorithm;
+
+    if (kn_scalar(&r->in[1], &algorithm) && algorithm == KN_ALG_AUTO)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Unsupported algorithm id: %d", KN_ALG_AUTO);
+    return kn_check_algorithm(r, 1, NULL);
+}
+
+static enum rt_status binomial(struct rt_run *r, enum kn_source source)
+{
+    const struct rt_tensor *counts = &r->in[r->n_in - 2], *probs = &r->in[r->n_in - 1];
     struct sampling s = {.r = r, .left = RT_WORK};
     struct rt_shape shape, of = {0}, c = {counts->rank, {0}}, p = {probs->rank, {0}};
-    enum rt_status st = kn_source_check(r, KN_FROM_SEED);
+    struct kn_philox first;
+    enum rt_status st = source == KN_FROM_VARIABLE ? check_philox(r) : kn_source_check(r, source);
 
     memcpy(c.dim, counts->dim, sizeof c.dim);
     memcpy(p.dim, probs->dim, sizeof p.dim);
     if (!st)
-        st = kn_read_shape(&r->in[0], &shape, r->err);
+        st = kn_read_shape(&r->in[kn_shape_input(source)], &shape, r->err);
     if (!st && kn_broadcast(&of, &c, &p, r->err))
         st = rt_fail(r->err, RT_INVALID_ARGUMENT,
                      "counts and probs must have compatible batch dimensions: %s vs. %s",
@@ -390,9 +401,13 @@ static enum rt_status binomial_run(struct rt_run *r)
         return r->err->code;
     s.dtype = kn_dtype(&r->out[0]);
     const int64_t n = rt_tensor_count(&r->out[0]), n_of = kn_shape_total(&of);
-    if (n == 0 || n_of <= 0)
+    if (n_of <= 0)
         return RT_OK;
-    const struct kn_philox first = kn_seeded_philox(&r->in[1]);
+    /* As in TensorFlow, a generator in a variable skips 200 outputs for about four samples. */
+    const uint64_t n_skipped = (uint64_t)n_of * 200 * (uint64_t)(n / n_of + 3) / 4;
+    st = kn_source_take(r, source, n_skipped * KN_RESERVED, &first);
+    if (st)
+        return st;
     struct rt_tensor grid = {.rank = (int8_t)of.rank};
     struct kn_pairs at;
     memcpy(grid.dim, of.dim, sizeof grid.dim);
@@ -426,6 +441,11 @@ static enum rt_status infer_given(struct rt_infer *x)
     return kn_random_infer(x, 0);
 }
 
+static enum rt_status infer_third(struct rt_infer *x)
+{
+    return kn_random_infer(x, 2);
+}
+
 /* ---- entries ---- */
 
 #define FLOATS  (RT_T(RT_F16) | RT_T(RT_F32) | RT_T(RT_F64))
@@ -446,16 +466,27 @@ static enum rt_status infer_given(struct rt_infer *x)
                                .and_types = (types_),                                              \
                                .run = symbol##_run}),                                              \
     };
-const struct kn_entry kn_stateless_random_binomial = {
-    .op = {.name = "StatelessRandomBinomial", .shape_in = 1, .infer = infer_given},
-    .kernels = KN_KERNELS({.op = "StatelessRandomBinomial",
-                           .device = "CPU",
-                           .name = "stateless_random_binomial",
-                           .types = FLOATS,
-                           .and_type_attr = "dtype",
-                           .and_types = NUMBERS,
-                           .run = binomial_run}),
-};
+#define BINOMIAL(symbol, op_, source_, effect_, infer_)                                            \
+    static enum rt_status symbol##_run(struct rt_run *r)                                           \
+    {                                                                                              \
+        return binomial(r, source_);                                                               \
+    }                                                                                              \
+    const struct kn_entry kn_##symbol = {                                                          \
+        .op = {.name = (op_),                                                                      \
+               .effect = (effect_),                                                                \
+               .shape_in = (source_) == KN_FROM_VARIABLE ? 4 : 1,                                  \
+               .infer = (infer_)},                                                                 \
+        .kernels = KN_KERNELS({.op = (op_),                                                        \
+                               .device = "CPU",                                                    \
+                               .name = #symbol,                                                    \
+                               .types = FLOATS,                                                    \
+                               .and_type_attr = "dtype",                                           \
+                               .and_types = NUMBERS,                                               \
+                               .run = symbol##_run}),                                              \
+    };
+BINOMIAL(stateless_random_binomial, "StatelessRandomBinomial", KN_FROM_SEED, RT_PURE, infer_given)
+BINOMIAL(stateful_random_binomial, "StatefulRandomBinomial", KN_FROM_VARIABLE, RT_WRITES,
+         infer_third)
 SAMPLER(random_gamma, "RandomGamma", "T", FLOATS, NULL, KN_FROM_NODE, gamma_sample, RT_RANDOM,
         infer_appended)
 SAMPLER(stateless_random_gamma_v2, "StatelessRandomGammaV2", "dtype", FLOATS, NULL, KN_FROM_SEED,

@@ -335,3 +335,11 @@ CASES += one_node("ApproxTopK", f32([2, 3], [1, 3, 2, 5, 4, 6]), k=2, reduction_
 CASES += one_node("EditDistance", t("int64", [2, 2], [0, 0, 1, 1]), i64(1, 2), i64(2, 2),
                   t("int64", [3, 2], [0, 0, 1, 0, 1, 1]), i64(1, 2, 3), i64(2, 2), normalize=True)
 CASES += one_node("UnsortedSegmentJoin", s("a", "b", "c"), i32(0, 1, 0), scalar("int32", 2), separator="-")
+CASES += one_node("IsotonicRegression", f32([2, 3], [1, 3, 2, 5, 4, 6]), output_dtype="float32")
+CASES += one_node("RandomIndexShuffle", i64(0, 5, 3), i64(1, 2, 3), scalar("int64", 9), rounds=4)
+CASES += one_node("SparseMatMul", f32([2, 3], [1, 0, 2, 0, 4, 6]), f32([3, 2], [1, 0, 2, 5, 4, 6]), transpose_a=False, transpose_b=False,
+                  a_is_sparse=True, b_is_sparse=False)
+case("StatefulRandomBinomial", ("h", "VarHandleOp", [], {"dtype": "int64", "shape": [3], "shared_name": "v", "container": ""}),
+     ("fill", "AssignVariableOp", ["h", i64(1, 2, 3)], {"dtype": "int64"}),
+     ("draw", "StatefulRandomBinomial", ["h", scalar("int64", 1), i32(2, 2), f32([2], [5, 90]), scalar("float32", 0.25)],
+      {"S": "int32", "T": "float32", "dtype": "int32"}), steps=[["fill"], ["draw:0"], ["draw:0"]])

@@ -302,3 +302,57 @@ def binomial(g, op):
     for shape, a, b in (((3,), (2,), ()), ((2, 3), (2, 1), (1,)), ((), (1,), ()), ((3,), (2,), (3,)), ((2, 3), (2, 1), (3,))):
         yield case(shape, np.ones(a), np.full(b, 0.5), "float32", texts=True)
     yield case((3,), np.float64(5), np.float64(np.nan), "float32")
+
+
+@spec("RandomIndexShuffle")
+def index_shuffle(g, op):
+    types = ["int32", "uint32", "int64", "uint64"]
+
+    def case(index, seed, most, dtype="int64", seed_type="int64", **how):
+        return Case(np.array(index, dtype), np.array(seed, seed_type), np.array(most, dtype), **how)
+
+    for dtype in types:
+        for seed_type in types:
+            seed = g.values(seed_type, (3,))
+            for most in (0, 1, 5, 40, 65535, 65536, 100000, 2**31 - 1):
+                yield case(g.rng.integers(0, most, 6, endpoint=True), seed, most, dtype, seed_type)
+    for rounds in (4, 6, 8, 10, 12, 16, 20, 36, 64, 70, 200):
+        for bits in (8, 15, 16, 17, 18, 30, 31, 32, 33, 40, 47, 53, 54, 61, 62):
+            yield case(g.rng.integers(0, 2**bits, 4), g.values("int64", (3,)), 2**bits - g.rng.integers(0, 2), rounds=rounds)
+    yield case([3, 2**40, 2**63 - 1], [1, 2, 3], 2**63 - 1)
+    yield case([3, 2**40, 2**64 - 1], [1, 2, 3], 2**64 - 1, "uint64")
+    two = [[1, 2, 3], [4, 5, 6]]
+    for index, seed, most in ((3, [1, 2, 3], 4), (3, two, 4), (3, [1, 2, 3], [4, 5]), (3, two, [4, 5]), ([3, 1], two, [4, 5]), ([3, 1], [1, 2, 3], [4, 5]),
+                              ([3, 1], two, 4), (3, [[1, 2, 3]], 4), (3, [1, 2, 3], [4]), ([5], [1, 2, 3], 4), ([-1], [1, 2, 3], 4), ([0], [1, 2, 3], -4),
+                              ([0], [1, 2], 4), ([0], [1, 2, 3, 4], 4), ([0, 1], two + [[7, 8, 9]], 4), ([[3, 2]], [1, 2, 3], 4), ([3, 2], [1, 2, 3], [4]),
+                              ([3, 2], [[1, 2, 3]], 4), ([3, 2], 1, 4), ([3, 2], [[[1, 2, 3]]], 4), ([], [1, 2, 3], 4), ([3], [1, 2, 3], []), (3, [1, 2, 3], []),
+                              ([3, 2, 1], [1, 2, 3], [4, 8]), ([3, 2], [1, 2, 3], [[4, 8]]), (3, np.zeros((0, 3)), 4), (3, two, [4, 5, 6]), (3, two + two, [4, 5])):
+        yield case(index, seed, most, texts=True)
+
+
+@spec("StatefulRandomBinomial")
+def stateful_binomial(g, op):
+    def case(shape, counts, probs, t, state=[1, 2, 3], dtype="int64", alg=1):
+        # TensorFlow loses an update of a variable that shares its buffer with a constant, so the state is computed.
+        def build(tf, s, a, c, p, one):
+            raw = tf.raw_ops
+            v = raw.VarHandleOp(dtype=dtype, shape=tf.TensorShape(None), shared_name=f"binomial{np.size(state)}{dtype}", container="")
+            assign = raw.AssignVariableOp(resource=v, value=tf.constant(state, dtype) * tf.cast(one, dtype))
+            used = raw.StatefulRandomBinomial(resource=v, algorithm=a, shape=s, counts=c, probs=p, dtype=t)
+            return [[assign], [used], [used], [raw.ReadVariableOp(resource=v, dtype=dtype)]]
+
+        return Graph(build, np.int32(shape), np.int64(alg), counts, probs, np.int32(1), name=f"{op} {shape} {counts} {probs} {t} {state} {alg}")
+
+    for t in ("float32", "float64", "float16", "int32", "int64"):
+        for of in ("float64", "float32", "float16"):
+            for count in (-1, 0, 5, 100, 1000):
+                for p in (0, 0.01, 0.5, 0.9, 1):
+                    yield case((6,), np.array(count, of), np.array(p, of), t)
+            yield case((4, 2, 3), np.array(g.rng.integers(0, 60, (2, 1)), of), np.array(g.rng.uniform(0, 1, 3), of), t)
+            yield case((0, 3), np.array([1, 2, 3], of), np.array(0.5, of), t)
+    for shape, a, b in (((3,), (2,), ()), ((2, 3), (2, 1), (1,)), ((), (1,), ()), ((3,), (2,), (3,)), ((2, 3), (2, 1), (3,)), ((5, 0), (0,), ())):
+        yield case(shape, np.ones(a), np.full(b, 0.5), "float32")
+    for state, dtype in STATES + BAD_STATES:
+        yield case((5,), np.float64(20), np.float64(0.3), "float32", state, dtype)
+    for alg in (0, 2, 3, 4, -1, [1]):
+        yield case((5,), np.float64(20), np.float64(0.3), "float32", alg=alg)

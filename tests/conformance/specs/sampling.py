@@ -250,3 +250,24 @@ def fixed(g, op):
         yield graph(top, classes=g.rng.integers(0, top, (3, 2)), unigrams=weights, num_reserved_ids=n_reserved, num_shards=shards, shard=shard, seed=k,
                     distortion=float(g.rng.choice([1, 1, 0.75, 2])), unique=unique,
                     num_sampled=int(g.rng.integers(1, max(2, (top - reserved) // 2 if unique else 40))))
+
+
+ISOTONIC = [("float32", "float32"), ("float64", "float64"), ("float16", "float16"), ("bfloat16", "bfloat16"), ("int8", "float32"),
+            ("int16", "float32"), ("int32", "float64"), ("int64", "float64")]
+
+
+@spec("IsotonicRegression")
+def isotonic(g, op):
+    for dtype, to in ISOTONIC:
+        for shape in ((7,), (3, 40), (2, 3, 5), (1,), (), (0,), (2, 0), (0, 3), (1, 2, 1, 2, 1, 2, 1, 9)):
+            for hi in (2, 30):
+                x = g.rng.integers(-hi, hi, shape, endpoint=True)
+                yield Case(np.asarray(x).astype(dtype_of(dtype)), output_dtype=to)
+        yield Case(np.arange(60).astype(dtype_of(dtype)), output_dtype=to)
+        yield Case(np.arange(60)[::-1].astype(dtype_of(dtype)), output_dtype=to)
+    for dtype in FLOATS:
+        for _ in range(4):
+            yield Case(g.values(dtype, (4, 9)), output_dtype=dtype)
+            yield Case(g.values(dtype, (2, 50), special=False), output_dtype=dtype, ulps=4)
+    for dtype in ("int32", "int64"):
+        yield Case(g.values(dtype, (5, 9)), output_dtype="float64")

@@ -542,3 +542,28 @@ def csr_order(g, op):
         yield case(np.ones((n, n), np.float32), None)
     for shape in ((2, 3), (3, 2, 3), (0, 2, 2)):
         yield case(sparse_values(g, "float32", shape), None)
+
+
+@spec("SparseMatMul", rtol=1e-5)
+def sparse_mat_mul(g, op):
+    def matrix(dtype, shape, kept, **how):
+        x = g.values("float32", shape, **how)
+        return np.where(g.rng.random(shape) < kept, x, np.float32(0)).astype(dtype_of(dtype))
+
+    for ta in ("float32", "bfloat16"):
+        for tb in ("float32", "bfloat16"):
+            for turns in range(4):
+                for flags in range(4):
+                    how = dict(transpose_a=bool(turns & 1), transpose_b=bool(turns & 2), a_is_sparse=bool(flags & 1), b_is_sparse=bool(flags & 2))
+                    for m, k, n in ((4, 5, 3), (33, 70, 21), (1, 9, 1), (5, 1, 300), (3, 0, 2), (0, 3, 2), (2, 3, 0)):
+                        a = matrix(ta, (k, m) if turns & 1 else (m, k), 0.3, special=False, lo=-4, hi=4)
+                        b = matrix(tb, (n, k) if turns & 2 else (k, n), 0.6, special=False, lo=-4, hi=4)
+                        yield Case(a, b, **how)
+    for flags in range(4):
+        for bad in (np.nan, np.inf):
+            for a, b in (([[0, 1]], [[bad], [2]]), ([[bad, 1]], [[0], [2]]), ([[0, bad]], [[1], [2]])):
+                yield Case(np.float32(a), np.float32(b), a_is_sparse=bool(flags & 1), b_is_sparse=bool(flags & 2))
+    one = np.ones((2, 3), np.float32)
+    for a, b in ((one, one), (one[None], one), (one, one[None]), (one[0], one), (one, one[0]), (np.float32(1), one)):
+        yield Case(a, b, texts=True)
+        yield Case(a, b, transpose_a=True, texts=True)
