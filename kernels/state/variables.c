@@ -399,3 +399,28 @@ const struct kn_entry kn_destroy_resource_op = {
                            .name = "destroy_resource",
                            .run = run_destroy}),
 };
+
+/* ---- DisableCopyOnRead ---- */
+
+/* Reading a variable never copies its value, so there is nothing to disable. As in TensorFlow, a
+ * variable without a value is refused. */
+static enum rt_status run_disable_copy(struct rt_run *r)
+{
+    struct rt_variable *v;
+    struct rt_tensor t;
+    enum rt_status st = need_variable(r, &v);
+
+    if (!st)
+        st = rt_variable_read(v, false, &t, r->err);
+    if (!st)
+        rt_tensor_clear(&t);
+    return st;
+}
+
+const struct kn_entry kn_disable_copy_on_read = {
+    .op = {.name = "DisableCopyOnRead", .effect = RT_WRITES},
+    .kernels = KN_KERNELS({.op = "DisableCopyOnRead",
+                           .device = "CPU",
+                           .name = "disable_copy_on_read",
+                           .run = run_disable_copy}),
+};

@@ -20,6 +20,7 @@ struct rt_variable {
     /* Version of the value's storage. Incremented when TensorFlow would allocate a new buffer. */
     uint32_t storage;
     bool is_mutable, is_frozen;
+    bool is_temporary; /* whether rt_variable_end will succeed */
     void (*on_write)(void *arg);
     void *on_write_arg;
 };
@@ -54,6 +55,22 @@ struct rt_variable *rt_variable_new(const char *name, enum rt_dtype dtype,
     else
         v->shape.rank = -1;
     return v;
+}
+
+void rt_variable_set_temporary(struct rt_variable *v)
+{
+    rt_mutex_lock(&v->mu);
+    v->is_temporary = true;
+    rt_mutex_unlock(&v->mu);
+}
+
+bool rt_variable_end(struct rt_variable *v, struct rt_span name)
+{
+    rt_mutex_lock(&v->mu);
+    const bool ends = v->is_temporary && rt_span_is(name, v->name);
+    v->is_temporary &= !ends;
+    rt_mutex_unlock(&v->mu);
+    return ends;
 }
 
 struct rt_variable *rt_variable_of(const struct rt_tensor *handle)

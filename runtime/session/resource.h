@@ -28,6 +28,10 @@ extern const struct rt_object_type rt_variable_type;
  * against `shape`. Returns NULL if memory runs out. */
 struct rt_variable *rt_variable_new(const char *name, enum rt_dtype dtype,
                                     const struct rt_shape *shape);
+/* Makes `v` a variable of a single run (TemporaryVariable). rt_variable_end returns true if `v` is
+ * such a variable of this name and has not been ended; other handles can still use it. */
+void rt_variable_set_temporary(struct rt_variable *v);
+bool rt_variable_end(struct rt_variable *v, struct rt_span name);
 /* Returns the variable that a handle points to, or NULL if the handle points to another kind of
  * object. */
 struct rt_variable *rt_variable_of(const struct rt_tensor *handle);
@@ -91,5 +95,14 @@ enum rt_status rt_variable_load(struct rt_variable *v, const struct rt_check *ch
  * returns RT_NOT_FOUND with TensorFlow's message unless `may_lack_value` is set. */
 enum rt_status rt_variable_destroy(struct rt_variable *v, bool may_lack_value,
                                    const struct rt_state *state, struct rt_error *err);
+
+/* Sets *out to a new reference to a resource that all nodes of the session share, as
+ * rt_run_resource does for a resource that a node names. The key is the kind alone. */
+struct rt_run;
+enum rt_status
+rt_run_only_resource(struct rt_run *r, const char *kind,
+                     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
+                                            struct rt_object **out, struct rt_error *err),
+                     struct rt_object **out);
 
 #endif

@@ -83,9 +83,9 @@ static void frozen_was_written(void *arg)
     atomic_fetch_add(&s->generation, 1);
 }
 
-/* Sets *out to the resource with the key (kind, container, shared_name or node name). If the
- * session has no such resource, `make` makes it. */
-static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n,
+/* Sets *out to the resource with the key (kind, container, shared_name or node name), or with the
+ * key (kind) if `is_only` is set. If the session has no such resource, `make` makes it. */
+static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n, bool is_only,
                                    const struct rt_tensor *in, const char *kind,
                                    rt_resource_make *make, struct rt_object **out,
                                    struct rt_error *err)
@@ -93,7 +93,7 @@ static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n
     const struct rt_attr *container = rt_attr(n, "container");
     const struct rt_attr *shared = rt_attr(n, "shared_name");
     const char *name = shared && shared->n ? shared->v.s : n->name;
-    size_t name_len = shared && shared->n ? shared->n : strlen(n->name);
+    size_t name_len = is_only ? 0 : shared && shared->n ? shared->n : strlen(n->name);
     char *key = NULL;
     size_t key_len = strlen(kind) + 1 + (container ? container->n : 0) + 1 + name_len;
     key = malloc(key_len + 1);
@@ -129,7 +129,7 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
                                struct rt_error *err)
 {
     struct rt_object *o = NULL;
-    enum rt_status st = find_or_make(s, n, in, n->op->slot_kind, n->op->make, &o, err);
+    enum rt_status st = find_or_make(s, n, false, in, n->op->slot_kind, n->op->make, &o, err);
     if (!st && n->op->matches && (st = n->op->matches(n, o, err)) != RT_OK)
         rt_object_unref(o);
     if (!st)
@@ -138,10 +138,10 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
 }
 
 enum rt_status rt_session_resource(struct rt_session *s, const struct rt_node *n, const char *kind,
-                                   rt_resource_make *make, struct rt_object **out,
+                                   bool is_only, rt_resource_make *make, struct rt_object **out,
                                    struct rt_error *err)
 {
-    return find_or_make(s, n, NULL, kind, make, out, err);
+    return find_or_make(s, n, is_only, NULL, kind, make, out, err);
 }
 
 /* ---- idle pools ---- */

@@ -115,7 +115,7 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
 typedef enum rt_status rt_resource_make(const struct rt_node *n, const struct rt_tensor *in,
                                         struct rt_object **out, struct rt_error *err);
 enum rt_status rt_session_resource(struct rt_session *s, const struct rt_node *n, const char *kind,
-                                   rt_resource_make *make, struct rt_object **out,
+                                   bool is_only, rt_resource_make *make, struct rt_object **out,
                                    struct rt_error *err);
 
 #endif

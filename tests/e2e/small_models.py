@@ -151,6 +151,28 @@ def write_counter(folder, is_ref):
                    "value": (x, {"y": ("value", "float")})}, build, init="init")
 
 
+def write_kept(folder):
+    """Writes a model that keeps tensors between requests. `keep` keeps x and returns a handle, `read` returns the tensor
+    of a handle, and `drop` drops it. `double` returns 2 x, which it computes in a temporary variable."""
+    def build(g):
+        g.placeholder("x", "float")
+        g.placeholder("h", "string")
+        g.const("one", "int32", [], int_val=[1])
+        g.node("handle", "GetSessionHandle", "x", T="float")
+        g.node("tensor", "GetSessionTensor", "h", dtype="float")
+        g.node("gone", "DeleteSessionTensor", "h")
+        g.node("done", "Identity", "one", "^gone", T="int32")
+        v = g.node("v", "TemporaryVariable", dtype="float")
+        v.attr["shape"].shape.dim.add(size=3)
+        g.node("start", "Assign", "v", "x", T="float")
+        g.node("same", "RefIdentity", "start", T="float")
+        g.node("sum", "AssignAdd", "same", "x", T="float")
+        g.node("end", "DestroyTemporaryVariable", "sum", T="float").attr["var_name"].s = b"v"
+    x, h = {"x": ("x", "float")}, {"h": ("h", "string")}
+    write(folder, {"keep": (x, {"h": ("handle", "string")}), "read": (h, {"y": ("tensor", "float")}),
+                   "drop": (h, {"y": ("done", "int32")}), "double": (x, {"y": ("end", "float")})}, build)
+
+
 def write_quantised(folder):
     """Writes a model of quantised types. `set` sets the upper bound of a range that starts at 0. `fake` rounds x to the
     256 values that 8 bits represent in this range. `product` multiplies the matrix x by 2 in quantised integers."""

@@ -339,7 +339,28 @@ CASES += one_node("IsotonicRegression", f32([2, 3], [1, 3, 2, 5, 4, 6]), output_
 CASES += one_node("RandomIndexShuffle", i64(0, 5, 3), i64(1, 2, 3), scalar("int64", 9), rounds=4)
 CASES += one_node("SparseMatMul", f32([2, 3], [1, 0, 2, 0, 4, 6]), f32([3, 2], [1, 0, 2, 5, 4, 6]), transpose_a=False, transpose_b=False,
                   a_is_sparse=True, b_is_sparse=False)
+# ---- references, temporary variables, tensors of a session -----------------------------------
+
+VARIABLE = ("v", "VariableV2", [], {"dtype": "float32", "shape": [2]})
+SET = ("set", "Assign", ["v", f32([2], [1, 2])], {"T": "float32", "validate_shape": True})
+case("RefIdentity", VARIABLE, SET, ("same", "RefIdentity", ["v"], {"T": "float32"}),
+     ("add", "AssignAdd", ["same", f32([2], [3, 4])], {"T": "float32"}), steps=[["set:0"], ["same:0"], ["add:0"], ["v:0"]])
+case("RefSelect", VARIABLE, SET, ("same", "RefSelect", [scalar("int32", 1), "v", "v"], {"T": "float32", "N": 2}),
+     steps=[["set:0"], ["same:0"]])
+TEMPORARY = [("v", "TemporaryVariable", [], {"dtype": "float32", "shape": [2], "var_name": "t"}), SET,
+             ("end", "DestroyTemporaryVariable", ["set"], {"T": "float32", "var_name": "t"})]
+case("TemporaryVariable", *TEMPORARY, steps=[["end:0"], ["end:0"]])
+case("DestroyTemporaryVariable", *TEMPORARY, steps=[["end:0"]])
+HANDLE = ("h", "VarHandleOp", [], {"dtype": "float32", "shape": [2], "shared_name": "v", "container": ""})
+FILL = ("fill", "AssignVariableOp", ["h", f32([2], [1, 2])], {"dtype": "float32"})
+case("DisableCopyOnRead", HANDLE, FILL, ("off", "DisableCopyOnRead", ["h"], {}), steps=[["fill"], ["off"]])
 case("StatefulRandomBinomial", ("h", "VarHandleOp", [], {"dtype": "int64", "shape": [3], "shared_name": "v", "container": ""}),
      ("fill", "AssignVariableOp", ["h", i64(1, 2, 3)], {"dtype": "int64"}),
      ("draw", "StatefulRandomBinomial", ["h", scalar("int64", 1), i32(2, 2), f32([2], [5, 90]), scalar("float32", 0.25)],
       {"S": "int32", "T": "float32", "dtype": "int32"}), steps=[["fill"], ["draw:0"], ["draw:0"]])
+KEPT = ("kept", "GetSessionHandle", [f32([2], [1, 2])], {"T": "float32"})
+READ = ("read", "GetSessionTensor", ["kept"], {"dtype": "float32"})
+case("GetSessionHandle", KEPT, steps=[["kept:0"], ["kept:0"]])
+case("GetSessionHandleV2", ("kept", "GetSessionHandleV2", [f32([2], [1, 2])], {"T": "float32"}), steps=[["kept"], ["kept"]])
+case("GetSessionTensor", KEPT, READ, steps=[["read:0"], ["read:0"]])
+case("DeleteSessionTensor", KEPT, ("drop", "DeleteSessionTensor", ["kept"], {}), steps=[["drop"], ["drop"]])

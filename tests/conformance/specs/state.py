@@ -324,3 +324,109 @@ def checkpoints(g, op):
 
     place = tempfile.mkdtemp(prefix="slipway-state-")
     yield Graph(build, *parts, *[np.array(f"{place}/{name}".encode(), object) for name in ("one", "two", "whole")])
+
+
+@spec("RefIdentity", "RefSelect")
+def references(g, op):
+    def build(tf, a, b, index):
+        raw = tf.raw_ops
+        variables, inits = zip(*[ref(tf, x, (2, 3)) for x in (a, b)])
+        same = raw.RefIdentity(input=variables[0]) if op == "RefIdentity" else raw.RefSelect(index=index, inputs=variables)
+        again = raw.RefIdentity(input=same)
+        first = [[same], [inits[0]], [same]] if op == "RefIdentity" else [[inits[0]]]
+        return first + [[inits[1]], [same, again], [raw.Assign(ref=again, value=b)], list(variables), [raw.Identity(input=same)],
+                [raw.AssignAdd(ref=same, value=a)] if a.dtype.is_floating else [again], list(variables)]
+
+    for dtype in NUMBERS + ["bool", "string"]:
+        for index in (0, 1):
+            yield Graph(build, g.values(dtype, (2, 3)), g.values(dtype, (2, 3)), np.int32(index), name=f"{op} {dtype} {index}")
+    if op == "RefSelect":
+        for index in (-1, 2, 2**31 - 1, [0], [0, 1]):
+            yield Graph(build, np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32), np.int32(index), name=f"index {index}")
+
+
+@spec("TemporaryVariable", "DestroyTemporaryVariable")
+def temporary(g, op):
+    def build(tf, x, shape, var_name, destroyed=None, change=None):
+        raw = tf.raw_ops
+        v = raw.TemporaryVariable(shape=tf.TensorShape(shape), dtype=x.dtype, var_name=var_name)
+        v = raw.Assign(ref=v, value=x)
+        if change:
+            v = change(raw, v, x)
+        end = raw.DestroyTemporaryVariable(ref=v, var_name=destroyed or var_name or v.op.name.replace("Assign", "TemporaryVariable"))
+        return [[end], [end, raw.Identity(input=end)]]
+
+    for dtype in NUMBERS + ["bool", "string"]:
+        for shape in ((), (3,), (2, 0), (2, 1, 3)):
+            for var_name in ("", "a"):
+                yield Graph(lambda tf, x: build(tf, x, shape, var_name), g.values(dtype, shape), name=f"{dtype} {shape} {var_name}")
+        if dtype not in ("bool", "string"):
+            yield Graph(lambda tf, x: build(tf, x, [4], "a", change=lambda raw, v, x: raw.AssignAdd(ref=raw.AssignSub(ref=v, value=x), value=x + x)),
+                        g.values(dtype, (4,), special=False), name=f"changes {dtype}")
+    x = np.float32([1, 2])
+    yield Graph(lambda tf, x: build(tf, x, [2], "a", "b"), x, name="another name")
+    yield Graph(lambda tf, x: build(tf, x, None, "a"), x, name="unknown rank")
+    yield Graph(lambda tf, x: build(tf, x, None, "a"), np.float32(1), name="unknown rank, scalar")
+    yield Graph(lambda tf, x: build(tf, x, [None], "a"), x, name="unknown dimension")
+    yield Graph(lambda tf, x: build(tf, x, [3], "a"), x, name="another shape")
+
+    def persistent(tf, x):
+        v, init = ref(tf, x, [2])
+        return [[init], [tf.raw_ops.DestroyTemporaryVariable(ref=v, var_name=v.op.name)], [tf.raw_ops.DestroyTemporaryVariable(ref=init, var_name=v.op.name)]]
+
+    def twice(tf, x):
+        raw = tf.raw_ops
+        v = raw.Assign(ref=raw.TemporaryVariable(shape=[2], dtype=x.dtype, var_name="a"), value=x)
+        first = raw.DestroyTemporaryVariable(ref=v, var_name="a")
+        with tf.control_dependencies([first]):
+            second = raw.DestroyTemporaryVariable(ref=v, var_name="a")
+        return [[first, second]]
+
+    yield Graph(persistent, x)
+    yield Graph(twice, x)
+
+
+@spec("DisableCopyOnRead")
+def disable_copy_on_read(g, op):
+    def build(tf, a, b):
+        raw = tf.raw_ops
+        handle, init = variable(tf, a)
+        off, read = raw.DisableCopyOnRead(resource=handle), raw.ReadVariableOp(resource=handle, dtype=a.dtype)
+        return [[off], [init], [off], [read], [raw.AssignVariableOp(resource=handle, value=b)], [off], [read],
+                [raw.DestroyResourceOp(resource=handle)], [off]]
+
+    for dtype in PLAIN + ["string"]:
+        yield Graph(build, g.values(dtype, (2, 3)), g.values(dtype, (2, 3)), name=dtype)
+
+
+@spec("GetSessionTensor", "DeleteSessionTensor")
+def session_tensors(g, op):
+    """Tests refusals. TensorFlow keeps a tensor when a run has fetched its handle, which its Python client then hides;
+    tests/e2e/models/test_state.py reads and drops tensors in later requests."""
+    def refused(tf, handle):
+        return [[tf.raw_ops.GetSessionTensor(handle=handle, dtype=tf.float32)], [tf.raw_ops.DeleteSessionTensor(handle=handle)]]
+
+    for handle in (b"none", b"", b"a;0;/job:localhost/replica:0/task:0/device:CPU:0", [b"none"], [b"a", b"b"], []):
+        yield Graph(refused, np.array(handle, object), name=f"handle {handle}", texts=True)
+
+
+@spec("GetSessionHandle")
+def session_handle(g, op):
+    def build(tf, x):
+        handle = tf.raw_ops.GetSessionHandle(value=x)
+        return [[tf.shape(handle), tf.raw_ops.RegexReplace(input=handle, pattern=".*;[0-9]+;", rewrite="")]]
+
+    for dtype in PLAIN + ["string"]:
+        for shape in ((), (0,), (2, 3)):
+            yield Graph(build, g.values(dtype, shape), name=f"{dtype} {shape}")
+
+
+@spec("GetSessionHandleV2")
+def session_handle_v2(g, op):
+    def build(tf, x):
+        handle = tf.raw_ops.GetSessionHandleV2(value=x)
+        with tf.control_dependencies([handle]):
+            return [[tf.identity(x)], [tf.shape(handle)]]
+
+    for dtype in PLAIN + ["string"]:
+        yield Graph(build, g.values(dtype, (2, 3)), name=dtype)

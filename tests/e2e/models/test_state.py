@@ -62,3 +62,39 @@ class Quantised(Case):
                         for (found,), (v,) in zip(self.ask(server, "product", x), x):
                             # The quantised result has 255 steps of 2, so rounding may change it by up to 1.
                             self.assertAlmostEqual(found, 2 * v, delta=1.01)
+
+
+class Kept(Case):
+    """Tests tensors that a session keeps between requests, and variables that live during one request."""
+
+    def ask(self, server, signature, **inputs):
+        status, body = server.post("/v1/models/kept:predict", {"signature_name": signature, "inputs": inputs})
+        answer = json.loads(body)
+        return status, answer.get("outputs", answer.get("error"))
+
+    def test_tensors_are_read_until_they_are_dropped(self):
+        small_models.write_kept(self.path("models/kept/1"))
+        for flags in SETTINGS:
+            with self.subTest(flags=flags), Server(f"--models={self.path('models')}", *flags) as server:
+                kept, draw = {}, random.Random(5)
+                for k in range(RUNS):
+                    turn = draw.choice(("keep", "read", "read", "drop", "double"))
+                    x = [float(k), draw.randrange(100) / 4, -1.0]
+                    if turn == "double":
+                        self.assertEqual(self.ask(server, "double", x=x), (200, [2 * v for v in x]))
+                    elif turn == "keep" or not kept:
+                        status, handle = self.ask(server, "keep", x=x)
+                        self.assertEqual(status, 200, handle)
+                        self.assertNotIn(handle, kept)
+                        kept[handle] = x
+                    elif turn == "read":
+                        handle = draw.choice(sorted(kept))
+                        self.assertEqual(self.ask(server, "read", h=handle), (200, kept[handle]))
+                    else:
+                        handle = draw.choice(sorted(kept))
+                        self.assertEqual(self.ask(server, "drop", h=handle), (200, 1))
+                        del kept[handle]
+                        for refused in ("read", "drop"):
+                            status, text = self.ask(server, refused, h=handle)
+                            self.assertEqual(status, 400, text)
+                            self.assertIn(handle, text)
