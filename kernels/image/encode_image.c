@@ -300,9 +300,8 @@ struct png {
     png_infop info;
     jmp_buf jump;
     struct rt_run *r;
-    struct rt_bytes file;
-    int64_t left;
-    const char *pixels;
+    struct rt_bytes *file;
+    const struct kn_png *image;
 };
 
 static void png_stop(png_structp lib, png_const_charp text)
@@ -323,8 +322,8 @@ static void png_append(png_structp lib, png_bytep bytes, size_t n)
 {
     struct png *p = png_get_io_ptr(lib);
 
-    rt_bytes_add(&p->file, bytes, n);
-    if (p->file.failed)
+    rt_bytes_add(p->file, bytes, n);
+    if (p->file->failed)
         png_error(lib, "the file is too long");
 }
 
@@ -337,10 +336,9 @@ static bool png_image_write(struct png *p)
 {
     static const int colors[] = {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB,
                                  PNG_COLOR_TYPE_RGB_ALPHA};
-    const struct rt_tensor *x = &p->r->in[0];
-    const int64_t height = x->dim[x->rank - 3], width = x->dim[x->rank - 2],
-                  channels = x->dim[x->rank - 1];
-    const size_t depth = rt_dtype_size(kn_dtype(x)), size = (size_t)(width * channels) * depth;
+    const struct kn_png *image = p->image;
+    const size_t depth = image->depth_bytes,
+                 size = (size_t)(image->width * image->channels) * depth;
     const int endian = 1;
 
     if (setjmp(p->jump))
@@ -352,16 +350,16 @@ static bool png_image_write(struct png *p)
     if (!p->info)
         return false;
     png_set_write_fn(p->lib, p, png_append, png_nothing);
-    png_set_compression_level(p->lib, (int)rt_attr_int(p->r->node, "compression"));
-    png_set_IHDR(p->lib, p->info, (png_uint_32)width, (png_uint_32)height, (int)depth * 8,
-                 colors[channels - 1], PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
-                 PNG_FILTER_TYPE_DEFAULT);
+    png_set_compression_level(p->lib, image->compression);
+    png_set_IHDR(p->lib, p->info, (png_uint_32)image->width, (png_uint_32)image->height,
+                 (int)depth * 8, colors[image->channels - 1], PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
     png_write_info(p->lib, p->info);
     if (depth > 1 && *(const char *)&endian)
         png_set_swap(p->lib);
-    for (int64_t i = 0; i < height; i++) {
-        png_write_row(p->lib, (png_const_bytep)p->pixels + (size_t)i * size);
-        if (rt_run_spend(p->r, &p->left, (int64_t)size * SAMPLE_WORK))
+    for (int64_t i = 0; i < image->height; i++) {
+        png_write_row(p->lib, (png_const_bytep)image->pixels + (size_t)i * size);
+        if (rt_run_spend(p->r, &p->r->left, (int64_t)size * SAMPLE_WORK))
             longjmp(p->jump, 1);
     }
     png_write_end(p->lib, NULL);
@@ -382,27 +380,41 @@ static enum rt_status fail_png(struct rt_run *r, int64_t n)
                    "PNG encoding failed at the following flattened batch indices: %s", list);
 }
 
-static enum rt_status png_encode(struct png *p, int64_t i, struct rt_str *y)
+bool kn_png_write(struct rt_run *r, const struct kn_png *image, struct rt_bytes *file)
 {
-    struct rt_run *r = p->r;
-    const struct rt_tensor *x = &r->in[0];
-    const int64_t *dim = x->dim + x->rank - 3;
-    const bool fits = dim[0] > 0 && dim[1] > 0 && dim[0] <= INT32_MAX && dim[1] <= INT32_MAX;
+    struct png p = {.r = r, .file = file, .image = image};
+    const int64_t height = image->height, width = image->width;
     bool is_written = false;
 
-    p->file.n = 0;
-    p->pixels = kn_at(x, i * dim[0] * dim[1] * dim[2]);
-    if (fits) {
-        is_written = png_image_write(p);
-        png_destroy_write_struct(&p->lib, &p->info);
+    if (height > 0 && width > 0 && height <= INT32_MAX && width <= INT32_MAX &&
+        !rt_pool_charge(rt_run_pool(r), PNG_BYTES, "an image that is encoded", r->err)) {
+        is_written = png_image_write(&p);
+        png_destroy_write_struct(&p.lib, &p.info);
+        rt_pool_discharge(rt_run_pool(r), PNG_BYTES);
     }
-    if (r->err->code)
-        return r->err->code;
-    if (p->file.failed)
-        return kn_text_failed(&p->file);
-    if (!is_written)
-        return fail_png(r, rt_tensor_count(&r->out[0]));
-    return kn_set_text(r, &p->left, y, p->file.p, p->file.n);
+    if (file->failed && !r->err->code)
+        kn_text_failed(file);
+    return is_written;
+}
+
+static enum rt_status png_encode(struct rt_run *r, struct rt_bytes *file, int64_t i,
+                                 struct rt_str *y)
+{
+    const struct rt_tensor *x = &r->in[0];
+    const int64_t *dim = x->dim + x->rank - 3;
+    const struct kn_png image = {
+        .pixels = kn_at(x, i * dim[0] * dim[1] * dim[2]),
+        .height = dim[0],
+        .width = dim[1],
+        .channels = (int)dim[2],
+        .depth_bytes = rt_dtype_size(kn_dtype(x)),
+        .compression = (int)rt_attr_int(r->node, "compression"),
+    };
+
+    file->n = 0;
+    if (!kn_png_write(r, &image, file))
+        return r->err->code ? r->err->code : fail_png(r, rt_tensor_count(&r->out[0]));
+    return kn_set_text(r, &r->left, y, file->p, file->n);
 }
 
 static enum rt_status check_png(const struct rt_node *n, struct rt_error *err)
@@ -418,9 +430,9 @@ static enum rt_status check_png(const struct rt_node *n, struct rt_error *err)
 static enum rt_status encode_png_run(struct rt_run *r)
 {
     const struct rt_tensor *x = &r->in[0];
-    struct png p = {.r = r, .left = RT_WORK};
+    struct rt_bytes file;
     struct rt_str *y;
-    enum rt_status st;
+    enum rt_status st = RT_OK;
     int64_t n, channels;
 
     if (check_png(r->node, r->err))
@@ -434,15 +446,11 @@ static enum rt_status encode_png_run(struct rt_run *r)
     y = kn_out(r, 0, x->rank - 3, x->dim);
     if (!y)
         return r->err->code;
-    st = rt_pool_charge(rt_run_pool(r), PNG_BYTES, "an image that is encoded", r->err);
-    if (st)
-        return st;
     n = rt_tensor_count(&r->out[0]);
-    kn_text_begin(&p.file, r);
+    kn_text_begin(&file, r);
     for (int64_t i = 0; i < n && !st; i++)
-        st = png_encode(&p, i, &y[i]);
-    kn_text_end(&p.file);
-    rt_pool_discharge(rt_run_pool(r), PNG_BYTES);
+        st = png_encode(r, &file, i, &y[i]);
+    kn_text_end(&file);
     return st;
 }
 

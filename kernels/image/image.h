@@ -1,11 +1,13 @@
 /*
- * Shapes and row rules that the ops on images share. Images are [batch, height, width, channels].
+ * Shapes, row rules and the PNG encoder that the ops on images share. Images are [batch, height,
+ * width, channels].
  *
- * Threads: any; these functions are pure.
+ * Threads: any; all data belongs to a single run.
  */
 #ifndef KN_IMAGE_IMAGE_H
 #define KN_IMAGE_IMAGE_H
 
+#include "runtime/base/bytes.h"
 #include "runtime/core/op.h"
 
 /* Fails with RT_INVALID_ARGUMENT and the message `words`, followed by the shape. */
@@ -29,5 +31,16 @@ void kn_image_rows_outer(struct rt_rows *r, int inner);
  * boxes and an empty box_ind match each other whatever their dimensions are. */
 enum rt_status kn_image_match_boxes(const struct rt_shape *boxes, const struct rt_shape *index,
                                     int64_t *n, struct rt_error *err);
+/* An image of 8 or 16 bits a sample that is to be encoded as PNG, with 1 to 4 channels. */
+struct kn_png {
+    const void *pixels;
+    int64_t height, width;
+    int channels;
+    size_t depth_bytes;
+    int compression; /* level of zlib, or -1 for its default */
+};
+/* Appends the PNG file to a buffer of the run (kn_text_begin). Returns false if the image cannot be
+ * encoded or the run must end; in the second case, r->err has the reason. */
+bool kn_png_write(struct rt_run *r, const struct kn_png *image, struct rt_bytes *file);
 
 #endif

@@ -121,42 +121,40 @@ static int16_t to_sample(float v)
     return scaled >= INT16_MAX ? INT16_MAX : scaled <= INT16_MIN ? INT16_MIN : (int16_t)scaled;
 }
 
-static enum rt_status put_samples(struct rt_run *r, struct rt_bytes *b, int64_t *left)
+static enum rt_status put_samples(struct rt_run *r, struct rt_bytes *b, const float *x, int64_t n)
 {
-    const float *x = r->in[0].data;
-    const int64_t n = rt_tensor_count(&r->in[0]);
     enum { CHUNK = 4096 };
 
     for (int64_t i = 0; i < n; i++) {
         put(b, isnan(x[i]) ? 0 : (uint16_t)to_sample(x[i]), SAMPLE_BYTES);
-        if (i % CHUNK == 0 && (b->failed || rt_run_spend(r, left, CHUNK * SAMPLE_WORK)))
+        if (i % CHUNK == 0 && (b->failed || rt_run_spend(r, &r->left, CHUNK * SAMPLE_WORK)))
             break;
     }
     return r->err->code ? r->err->code : b->failed ? kn_text_failed(b) : RT_OK;
 }
 
-static enum rt_status check_encode(const struct rt_tensor *audio, int64_t rate,
-                                   struct rt_error *err)
+enum rt_status kn_wav_write(struct rt_run *r, struct rt_bytes *b, const float *x, int64_t frames,
+                            int64_t channels, int64_t rate)
 {
-    const int64_t channels = audio->dim[1];
+    struct rt_error *err = r->err;
 
-    if (rate <= 0)
+    if (rate <= 0 || rate > UINT32_MAX)
         return rt_fail(err, RT_INVALID_ARGUMENT, "sample_rate must be in (0, 2^32), got: %llu",
                        (unsigned long long)rate);
     if (channels <= 0 || channels > UINT16_MAX)
         return rt_fail(err, RT_INVALID_ARGUMENT, "num_channels must be in (0, 2^16), got: %lld",
                        (long long)channels);
-    if (rt_tensor_count(audio) > (INT32_MAX - HEADER) / SAMPLE_BYTES)
+    if (frames > (INT32_MAX - HEADER) / SAMPLE_BYTES / channels)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Provided channels and frames cannot be encoded "
                        "as a WAV.");
-    return RT_OK;
+    put_header(b, (uint32_t)(frames * channels) * SAMPLE_BYTES, (uint32_t)channels, (uint32_t)rate);
+    return put_samples(r, b, x, frames * channels);
 }
 
 static enum rt_status encode_wav_run(struct rt_run *r)
 {
     const struct rt_tensor *x = &r->in[0];
-    int64_t rate, left = RT_WORK;
     struct rt_bytes b;
     struct rt_str *y;
     enum rt_status st;
@@ -167,16 +165,13 @@ static enum rt_status encode_wav_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Input sample_rate should be a scalar tensor, got %s instead.",
                        KN_TEXT(&r->in[1]));
-    rate = kn_int_at(&r->in[1], 0);
     y = kn_out(r, 0, 0, NULL);
-    if (check_encode(x, rate, r->err) || !y)
+    if (!y)
         return r->err->code;
     kn_text_begin(&b, r);
-    put_header(&b, (uint32_t)rt_tensor_count(x) * SAMPLE_BYTES, (uint32_t)x->dim[1],
-               (uint32_t)rate);
-    st = put_samples(r, &b, &left);
+    st = kn_wav_write(r, &b, x->data, x->dim[0], x->dim[1], kn_int_at(&r->in[1], 0));
     if (!st)
-        st = kn_set_text(r, &left, y, b.p, b.n);
+        st = kn_set_text(r, &r->left, y, b.p, b.n);
     kn_text_end(&b);
     return st;
 }

@@ -6,12 +6,11 @@
 #include "kernels/cpu/types.h"
 #include "kernels/parsing/tensor_bytes.h"
 #include "kernels/string/each.h"
+#include "kernels/string/summary_bytes.h"
 
-/* Fields of Summary, Summary.Value and HistogramProto, as tags of the wire format: number * 8 +
- * wire type. */
+/* Fields of Summary.Value and HistogramProto, as tags of the wire format: number * 8 + wire type.
+ */
 enum {
-    VALUE = 0x0a,
-    TAG = 0x0a,
     SIMPLE_VALUE = 0x15,
     HISTOGRAM = 0x2a,
     NODE_NAME = 0x3a,
@@ -24,53 +23,6 @@ enum {
     BUCKET_LIMIT = 0x32,
     BUCKET = 0x3a,
 };
-/* TensorFlow's serializer limits a message to 2 GiB. */
-#define MAX_MESSAGE ((size_t)INT32_MAX)
-
-static size_t varint_size(uint64_t v)
-{
-    size_t n = 1;
-
-    for (; v > 0x7f; v >>= 7)
-        n++;
-    return n;
-}
-
-static void put_varint(struct rt_bytes *b, uint64_t v)
-{
-    for (; v > 0x7f; v >>= 7)
-        rt_bytes_addc(b, (char)(v | 0x80));
-    rt_bytes_addc(b, (char)v);
-}
-
-/* Writes the tag and the length of a field that consists of n bytes. */
-static void put_length(struct rt_bytes *b, char tag, size_t n)
-{
-    rt_bytes_addc(b, tag);
-    put_varint(b, n);
-}
-
-/* Returns the size of a field that consists of n bytes. */
-static size_t field_size(size_t n)
-{
-    return 1 + varint_size(n) + n;
-}
-
-/* Copies the message to output 0, and frees the buffer. */
-static enum rt_status put_message(struct rt_run *r, struct rt_bytes *b)
-{
-    struct rt_str *o = b->failed ? NULL : kn_out(r, 0, 0, NULL);
-    int64_t left = RT_WORK;
-    enum rt_status st = b->failed ? kn_text_failed(b) : o ? RT_OK : r->err->code;
-
-    if (!st && b->n > MAX_MESSAGE)
-        st = rt_fail(r->err, RT_INVALID_ARGUMENT, "a summary of more than 2 GiB");
-    if (!st)
-        st = kn_set_text(r, &left, o, b->p, b->n);
-    kn_text_end(b);
-    return st;
-}
-
 /* Returns element i of a tensor of real numbers. */
 static double real_at(const struct rt_tensor *t, int64_t i)
 {
@@ -116,9 +68,9 @@ static enum rt_status scalar_run(struct rt_run *r)
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]) && !st && !b.failed; i++) {
         const float v = (float)real_at(&r->in[1], i);
         const size_t n = tag[i].n;
-        put_length(&b, VALUE, (n ? field_size(n) : 0) + FLOAT_FIELD);
+        kn_put_length(&b, KN_SUMMARY_VALUE, (n ? kn_field_size(n) : 0) + FLOAT_FIELD);
         if (n) {
-            put_length(&b, TAG, n);
+            kn_put_length(&b, KN_SUMMARY_TAG, n);
             rt_bytes_add(&b, rt_str_data(&tag[i]), n);
         }
         rt_bytes_addc(&b, SIMPLE_VALUE);
@@ -126,7 +78,7 @@ static enum rt_status scalar_run(struct rt_run *r)
         st = kn_spend_string(r, &left, n);
     }
     if (!st)
-        return put_message(r, &b);
+        return kn_put_summary(r, &b);
     kn_text_end(&b);
     return st;
 }
@@ -210,9 +162,9 @@ static void put_histogram(struct rt_bytes *b, struct histogram *h)
     put_double(b, NUM, h->num);
     put_double(b, SUM, h->sum);
     put_double(b, SUM_SQUARES, h->sum_squares);
-    put_length(b, BUCKET_LIMIT, bytes);
+    kn_put_length(b, BUCKET_LIMIT, bytes);
     rt_bytes_add(b, h->limit, bytes);
-    put_length(b, BUCKET, bytes);
+    kn_put_length(b, BUCKET, bytes);
     rt_bytes_add(b, h->count, bytes);
 }
 
@@ -252,18 +204,19 @@ static enum rt_status histogram_run(struct rt_run *r)
     kn_text_begin(&all, r);
     kn_text_begin(&inner, r);
     put_histogram(&inner, h);
-    put_length(&all, VALUE, (tag->n ? field_size(tag->n) : 0) + field_size(inner.n));
+    kn_put_length(&all, KN_SUMMARY_VALUE,
+                  (tag->n ? kn_field_size(tag->n) : 0) + kn_field_size(inner.n));
     if (tag->n) {
-        put_length(&all, TAG, tag->n);
+        kn_put_length(&all, KN_SUMMARY_TAG, tag->n);
         rt_bytes_add(&all, rt_str_data(tag), tag->n);
     }
-    put_length(&all, HISTOGRAM, inner.n);
+    kn_put_length(&all, HISTOGRAM, inner.n);
     rt_bytes_add(&all, inner.p, inner.n);
     if (inner.failed) {
         st = kn_text_failed(&inner);
         kn_text_end(&all);
     } else {
-        st = put_message(r, &all);
+        st = kn_put_summary(r, &all);
     }
     kn_text_end(&inner);
     return st;
@@ -280,12 +233,12 @@ static enum rt_status tensor_run(struct rt_run *r)
 
     if (!st) {
         kn_text_begin(&b, r);
-        put_length(&b, VALUE, field_size(n_name) + field_size(tensor.n));
-        put_length(&b, NODE_NAME, n_name);
+        kn_put_length(&b, KN_SUMMARY_VALUE, kn_field_size(n_name) + kn_field_size(tensor.n));
+        kn_put_length(&b, NODE_NAME, n_name);
         rt_bytes_add(&b, r->node->name, n_name);
-        put_length(&b, TENSOR, tensor.n);
+        kn_put_length(&b, TENSOR, tensor.n);
         rt_bytes_add(&b, rt_str_data(&tensor), tensor.n);
-        st = put_message(r, &b);
+        st = kn_put_summary(r, &b);
     }
     rt_str_clear(&tensor);
     return st;

@@ -335,10 +335,16 @@ CASES += one_node("ApproxTopK", f32([2, 3], [1, 3, 2, 5, 4, 6]), k=2, reduction_
 CASES += one_node("EditDistance", t("int64", [2, 2], [0, 0, 1, 1]), i64(1, 2), i64(2, 2),
                   t("int64", [3, 2], [0, 0, 1, 0, 1, 1]), i64(1, 2, 3), i64(2, 2), normalize=True)
 CASES += one_node("UnsortedSegmentJoin", s("a", "b", "c"), i32(0, 1, 0), scalar("int32", 2), separator="-")
+CASES += one_node("AudioSummaryV2", scalar("string", b"tag"), f32([1, 3, 2], [0.5, -0.5, 1, -1, 0, 2]), scalar("float32", 8000.0),
+                  max_outputs=3)
+CASES += one_node("ImageSummary", scalar("string", b"tag"), f32([1, 2, 2, 1], [0.5, -0.5, 1, 3]), max_images=3)
 CASES += one_node("IsotonicRegression", f32([2, 3], [1, 3, 2, 5, 4, 6]), output_dtype="float32")
+CASES += one_node("MergeSummary", [s(b"\n\x08\n\x01a\x15\0\0\x80?"), scalar("string", b"\n\x08\n\x01b\x15\0\0\0@")])
 CASES += one_node("RandomIndexShuffle", i64(0, 5, 3), i64(1, 2, 3), scalar("int64", 9), rounds=4)
 CASES += one_node("SparseMatMul", f32([2, 3], [1, 0, 2, 0, 4, 6]), f32([3, 2], [1, 0, 2, 5, 4, 6]), transpose_a=False, transpose_b=False,
                   a_is_sparse=True, b_is_sparse=False)
+CASES += one_node("TensorSummaryV2", scalar("string", b"tag"), f32([2], [1, 2]), scalar("string", b"\x12\x01d"))
+
 # ---- references, temporary variables, tensors of a session -----------------------------------
 
 VARIABLE = ("v", "VariableV2", [], {"dtype": "float32", "shape": [2]})

@@ -265,3 +265,116 @@ def tensor_summary(g, op):
     for dtype in PLAIN + ["string"]:
         for shape in ((), (0,), (3,), (2, 3)):
             yield Case(g.values(dtype, shape), description="d", labels=["a"], display_name="n")
+
+
+def tf_bytes(values, dtype=np.uint8):
+    """Returns a tensor as the value of an attribute."""
+    import tensorflow as tf
+
+    return tf.make_tensor_proto(np.array(values, dtype))
+
+
+@spec("ImageSummary")
+def image_summary(g, op):
+    tag = np.array(b"tag", object)
+
+    def case(x, name=tag, bad=None, **how):
+        return Case(name, x, bad_color=tf_bytes([255, 0, 0, 255] if bad is None else bad), **how)
+
+    for dtype in ("uint8", "float16", "float32", "float64"):
+        for channels in (1, 3, 4):
+            for shape in ((1, 3, 5), (4, 7, 2), (0, 2, 2), (2, 1, 1), (1, 30, 40)):
+                for most in (1, 3, 9):
+                    yield case(g.values(dtype, (*shape, channels), special=False), max_images=most)
+            for lo, hi in ((0, 1), (0, 300), (-1, 0), (-5, 200), (0, 1e-7), (-1e-7, 0)):
+                if dtype != "uint8":
+                    x = g.rng.uniform(lo, hi, (1, 6, 5, channels)).astype(dtype)
+                    yield case(x)
+                    x[0, 0, 1, 0], x[0, 3, 3, -1], x[0, 2, 2, :] = np.nan, np.inf, -np.inf
+                    yield case(x)
+                    yield case(x, bad=[1, 2, 3, 4, 5])
+    one = np.float32(g.rng.uniform(0, 1, (2, 3, 2, 3)))
+    yield case(one, np.array(b"", object))
+    yield case(one, bad=[1, 2, 3])
+    yield case(np.full((1, 2, 2, 3), np.nan, np.float32))
+    for x, name in ((one[..., :2], tag), (one[0], tag), (one[None], tag), (np.zeros((1, 2, 2, 5), np.float32), tag), (one, np.array([b"t"], object)),
+                    (one[:, :0], tag), (one[:, :, :0], tag), (one[0], np.array([b"t"], object)), (np.float32(1), tag), (one[:0, :0], tag)):
+        yield case(x, name, texts=True)
+    for x in (one, np.uint8(one), np.float32(np.ones((1, 0, 2, 3)))):
+        yield case(x, bad=[1], texts=True)
+    yield Case(tag, one, bad_color=tf_bytes([[1, 2, 3]]), texts=True)
+    yield Case(tag, one, bad_color=tf_bytes([1, 2, 3], np.float32), texts=True)
+
+
+@spec("AudioSummaryV2")
+def audio_summary(g, op):
+    def case(x, rate=8000, name=b"tag", **how):
+        return Case(np.array(name, object), np.float32(x), np.float32(rate), **how)
+
+    for shape in ((1, 5, 2), (4, 3, 1), (0, 3, 1), (2, 0, 2), (3, 40), (1, 0), (2, 7, 9)):
+        for most in (1, 3, 9):
+            for rate in (8000, 44100.7, 0.5, 1.5, 4e9):
+                yield case(g.rng.uniform(-1.1, 1.1, shape), rate, max_outputs=most)
+    yield case(g.values("float32", (2, 60)))
+    x = g.rng.uniform(-1, 1, (2, 5, 2))
+    yield case(x, [8000])
+    yield case(x, name=b"")
+    for what in (x[0, :, 0], x[None], x[:1, :, :0], np.zeros((1, 2, 70000)), x[:0, :, :0], x[:1, :0, :0], 1):
+        yield case(what, texts=True)
+    for rate in (0, -1, np.nan, np.inf, 1e20, 4294967296, 0.4, [8000, 1], [], [[8000]]):
+        yield case(x, rate, texts=True)
+    yield case(x, 0, [b"t"], texts=True)
+    yield case(x[0, 0], 0, texts=True)
+
+
+def summaries():
+    """Returns serialized Summary messages of one value each: every kind of value, and bytes that no writer writes."""
+    import tensorflow as tf
+
+    from tensorflow.core.framework import summary_pb2
+
+    v1, out = tf.compat.v1, []
+    meta = summary_pb2.SummaryMetadata(display_name="d", summary_description="x", data_class=2,
+                                       plugin_data=summary_pb2.SummaryMetadata.PluginData(plugin_name="p", content=b"c"))
+    for k, how in enumerate((dict(simple_value=1.5), dict(simple_value=0.0), dict(obsolete_old_style_histogram=b"h"), dict(node_name="n"),
+                             dict(image=v1.Summary.Image(height=1, width=-2, colorspace=3, encoded_image_string=b"xx")), dict(image=v1.Summary.Image()),
+                             dict(histo=v1.HistogramProto(min=1, max=-0.0, num=3, sum=4, sum_squares=5, bucket_limit=[1, 2], bucket=[3, 4])),
+                             dict(audio=v1.Summary.Audio(sample_rate=1, num_channels=-2, length_frames=3, content_type="t", encoded_audio_string=b"a")),
+                             dict(tensor=tf.make_tensor_proto(np.float32([[1, 2]])), metadata=meta), dict(tensor=tf.make_tensor_proto(["a", "b"])),
+                             dict(tensor=tf.make_tensor_proto(np.int64([1, -1, 2**40]))), dict(tensor=tf.make_tensor_proto([True, False])))):
+        out.append(v1.Summary(value=[v1.Summary.Value(tag=f"t{k}", **how)]).SerializeToString())
+    value = [b"\n\x01t\x9a\x06\x01z", b"\x15\0\0\x80?\n\x01t", b"\n\0", b"\x15\0\0\x80?:\x01n\x15\0\0\0@", b"\x15\0\0\x80?\"\x02\x08\x01", b"\"\x02\x08\x01\"\x02\x10\x02",
+             b"\"\x02\x08\x01\x15\0\0\x80?\"\x02\x10\x02", b"\n\x01a\n\x01b", b"\"\x03\x08\x81\0", b"*\x12\x09\0\0\0\0\0\0\xf0?1\0\0\0\0\0\0\xf0?", b"\n\x02\xc3\xa9",
+             b"\x98\x06\x07", b"\x9d\x06\1\2\3\4", b"\x99\x06\1\2\3\4\5\6\7\x08", b"B\x06\x08\x01*\x02\0\0", b"J\x02\x20\x01", b"\"\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"]
+    return out + [b"\n" + bytes([len(v)]) + v for v in value] + [b"\x12\x01a", b"", b"\n\x83\0\n\x01t", b"\x08\x01", b"\n\x06B\x04\x08\x01(\x01"]
+
+
+@spec("MergeSummary")
+def merge_summary(g, op):
+    every = summaries()
+    for x in every:
+        yield Case([np.array(x, object)])
+    a, b, none = every[0], every[1], every[14]
+    for of in ((a, b), (a, a), (none, none), (a, none, b, none), every[:12], every[:12] + every[:1], (b, every[7], b)):
+        yield Case([np.array(x, object) for x in of], texts=True)
+    yield Case([s(a, b), np.array(every[2], object), s()])
+    yield Case([s(a, b, a)], texts=True)
+    many = [b"\n\x0b\n\x04" + b"%04d" % k + b"\x15" + np.float32(k).tobytes() for k in range(300)]
+    yield Case([s(*many)])
+    yield Case([s(*many, many[150])], texts=True)
+    yield Case([np.array(b"".join(many), object)])
+    for x in (b"\xff", b"\n\x03\n\x01\xff", b"\n\x05\n", b"\0\0", b"\n\x02\"\x02\x08", b"\n\x02:\x01", b"\n\x03*\x01\x01", b"\n\x05*\x032\x01\0", b"\n\x04J\x02\x12\x05", b"\x0c"):
+        yield Case([np.array(x, object)], texts=True)
+
+
+@spec("TensorSummaryV2")
+def tensor_summary_v2(g, op):
+    metadata = (b"", b"\x12\x01d", b"\n\x06\n\x01p\x12\x01c\x12\x01d\x1a\x01x", b"\x20\x01", b"\x1a\x01x\x12\x01d", b"\n\x03\n\x01a\n\x03\x12\x01b", b"\x9a\x06\x01z", b"\xff")
+    for dtype in PLAIN + ["string"]:
+        for shape in ((), (0,), (3,), (2, 3)):
+            yield Case(np.array(b"tag", object), g.values(dtype, shape), np.array(metadata[len(shape)], object))
+    for m in metadata:
+        for tag in (b"", b"t", b"a tag of more than fifteen bytes", b"\xff\0"):
+            yield Case(np.array(tag, object), np.float32([1, 2]), np.array(m, object))
+    for tag, m in ((s(b"t"), np.array(b"", object)), (np.array(b"t", object), s(b"")), (s(b"t"), s(b""))):
+        yield Case(tag, np.float32(1), m, texts=True)
