@@ -19,6 +19,7 @@
  *   | helper      | cores - 1, or 0      | nothing; runs shards of large batches on idle cores    |
  *   | compile     | 1, of low priority   | pending compilations of plans, of all versions         |
  *   | timer       | 1                    | expired jobs, and batches whose wait has ended         |
+ *   | reclaimer   | 1                    | the feeds of failed jobs, while they are freed         |
  *   | manager     | 1                    | the states of versions, and the serving maps           |
  *   | lister      | 1, of low priority   | one listing of a version with many files               |
  *   | load        | 4 * num_load_threads | a version while it is loaded and warmed up; and up to  |

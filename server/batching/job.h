@@ -17,6 +17,7 @@
 #include "server/batching/scheduler_core.h"
 #include "server/base/cancellation.h"
 
+struct srv_allowance;
 struct srv_inference;
 struct srv_io_loop;
 struct srv_request_span;
@@ -40,6 +41,9 @@ struct srv_job {
     struct rt_arena *arena; /* the request's arena */
     /* number of bytes charged to the budget for bytes in flight (server/base/budget.h) */
     size_t body_bytes;
+
+    /* the allowance from which the memory of the feeds was taken, or NULL */
+    struct srv_allowance *allowance;
 
     /* feeds[i] is input i of the signature; srv_job_clear clears the feeds */
     int n_feeds;

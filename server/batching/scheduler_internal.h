@@ -25,6 +25,7 @@
 #include "runtime/base/thread.h"
 #include "server/batching/batch.h"
 #include "server/batching/buckets.h"
+#include "server/batching/feed_reclaimer.h"
 #include "server/batching/scheduler.h"
 
 /* The capacity of all model queues together is SRV_QUEUES_FACTOR times the capacity of one model
@@ -108,6 +109,7 @@ struct srv_scheduler {
     int n_groups;
     struct srv_worker_group group[SRV_MAX_GROUPS];
     pthread_t timer;
+    struct srv_feed_reclaimer reclaimer;
     /* number of workers of all groups, which is also the metrics index of the spare workers */
     int n_workers;
     struct srv_worker worker[];

@@ -57,6 +57,7 @@ static void stop(struct srv_scheduler *s, bool has_timer)
     while (s->n_threads)
         rt_cond_wait(&s->no_threads, &s->mu);
     rt_mutex_unlock(&s->mu);
+    srv_feed_reclaimer_stop(&s->reclaimer);
     for (int i = 0; i < s->n_workers; i++)
         rt_arena_free(s->worker[i].arena);
     if (s->pool)
@@ -151,7 +152,7 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
     s->pool = rt_pool_new(0);
     if (s->pool && server->run_memory.limit)
         rt_pool_share(s->pool, &server->run_memory);
-    const bool ok = s->pool && start_workers(s);
+    const bool ok = srv_feed_reclaimer_start(&s->reclaimer) && s->pool && start_workers(s);
     if (s->batching.num_batch_threads > s->group[0].n_workers)
         RT_LOG(RT_LOG_INFO,
                "num_batch_threads is %lld, but %d batches run at a time: one per worker "

@@ -32,6 +32,8 @@ void srv_scheduler_complete(struct srv_scheduler *s, struct srv_job *job)
     if (!job->finished_ns)
         job->finished_ns = rt_now_ns();
     name_default_deadline(job);
+    if (job->status)
+        srv_feed_reclaimer_take(&s->reclaimer, job);
     job->done(job);
     atomic_fetch_sub_explicit(&s->n_jobs, 1, memory_order_release);
 }

@@ -150,6 +150,7 @@ static void bind_on_worker(struct srv_call *c, struct request *r)
     struct srv_job *job = &c->job;
 
     r->fields_left = INT64_MAX;
+    r->inf.allowance = (struct srv_allowance){.left = 0};
     r->signature = job->signature;
     r->prepare = job->prepare;
     job->signature = NULL;

@@ -20,6 +20,7 @@ void srv_inference_init(struct srv_inference *inf, const struct srv_inference_st
     inf->arena = arena;
     inf->job = job;
     job->arena = arena;
+    job->allowance = &inf->allowance;
     job->err.arena = arena;
     job->deadline_ns = RT_NEVER;
 }

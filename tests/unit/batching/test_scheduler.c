@@ -1,6 +1,7 @@
 /* Tests the path of a request through the scheduler, from its queue to a worker or the I/O loop,
  * and requests that end early. */
 #include "runtime/exec/trace.h"
+#include "server/base/budget.h"
 #include "tests/unit/batching/scheduler_fixture.h"
 
 #include <unistd.h>
@@ -70,6 +71,71 @@ static void a_deadline_is_kept_even_while_all_workers_run(void **state)
     atomic_store(&sched_model.held, false);
     sched_wait_done(w, 2);
     sched_drop(r);
+    sched_drop(first);
+    sched_end(w);
+}
+
+enum { N_EXPIRED = 4 };
+
+static struct world *reclaimed_world;
+/* Number of feeds that were freed, and number of responses when the first of them was freed. */
+static _Atomic int n_released, n_done_at_release;
+
+/* Waits until all requests that expire have a response, or for a minute. */
+static void release_slowly(struct rt_buffer *b)
+{
+    (void)b;
+    for (int i = 0; i < 120000 && atomic_load(&reclaimed_world->n_done) < N_EXPIRED; i++)
+        usleep(500);
+    if (atomic_fetch_add(&n_released, 1) == 0)
+        atomic_store(&n_done_at_release, atomic_load(&reclaimed_world->n_done));
+}
+
+/* Clears the job as the transports do. */
+static void clear_and_count(struct srv_job *job)
+{
+    srv_job_clear(job);
+    sched_on_done(job);
+}
+
+static void expired_requests_are_answered_before_their_feeds_are_freed(void **state)
+{
+    enum { BYTES = 1 << 20 };
+    (void)state;
+    static float row[2];
+    struct srv_budget budget = {.limit = INT64_C(1) << 30};
+    struct srv_allowance allowance[N_EXPIRED];
+    size_t own[N_EXPIRED] = {0};
+    struct request *r[N_EXPIRED];
+    struct world *w = reclaimed_world = sched_begin(1, true, false);
+    struct request *first = sched_block(w);
+    struct rt_error err = {0};
+    const int64_t deadline_ns = rt_now_ns() + 20000000;
+    for (int i = 0; i < N_EXPIRED; i++) {
+        r[i] = sched_submit(w, 1, 1, deadline_ns);
+        rt_buffer_unref(r[i]->feed.buf);
+        r[i]->feed.buf = rt_buffer_foreign(row, sizeof row, NULL, release_slowly);
+        assert_non_null(r[i]->feed.buf);
+        r[i]->feed.data = row;
+        allowance[i] = (struct srv_allowance){.left = BYTES, .budget = &budget, .own = &own[i]};
+        assert_ok(srv_allowance_take(&allowance[i], BYTES, &err), &err);
+        r[i]->job.allowance = &allowance[i];
+        r[i]->job.done = clear_and_count;
+    }
+    srv_io_loop_end_turn(&w->io_loop);
+    sched_wait_done(w, N_EXPIRED);
+    for (int i = 0; i < 100000 && atomic_load(&budget.held); i++)
+        usleep(500);
+    assert_int_equal(atomic_load(&budget.held), 0);
+    assert_int_equal(atomic_load(&n_released), N_EXPIRED);
+    assert_int_equal(atomic_load(&n_done_at_release), N_EXPIRED);
+    atomic_store(&sched_model.held, false);
+    sched_wait_done(w, N_EXPIRED + 1);
+    for (int i = 0; i < N_EXPIRED; i++) {
+        assert_fails(r[i]->job.status, RT_DEADLINE_EXCEEDED, &r[i]->job.err, "Timed out");
+        assert_int_equal(own[i], 0);
+        sched_drop(r[i]);
+    }
     sched_drop(first);
     sched_end(w);
 }
@@ -347,6 +413,7 @@ int main(void)
         cmocka_unit_test(writers_never_run_beside_each_other),
         cmocka_unit_test(a_full_queue_answers_unavailable_at_once),
         cmocka_unit_test(a_deadline_is_kept_even_while_all_workers_run),
+        cmocka_unit_test(expired_requests_are_answered_before_their_feeds_are_freed),
         cmocka_unit_test(what_the_client_gave_up_is_not_run),
         cmocka_unit_test(a_batch_ends_when_the_last_of_its_clients_has_gone),
         cmocka_unit_test(tiny_jobs_run_on_the_network_thread_once_their_cost_is_known),
