@@ -249,17 +249,23 @@ void srv_inference_clear(struct srv_inference *inf)
     srv_job_clear(inf->job);
 }
 
-enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
-                                     struct srv_version *version,
-                                     const struct rt_run_options *options, struct rt_error *err)
+enum rt_status srv_inference_decode(struct srv_inference *inf, struct srv_cursor message,
+                                    struct srv_version *version, struct rt_error *err)
 {
     enum rt_status st = srv_inference_read(inf, message, err);
 
     inf->job->version = version;
     if (!st)
         st = srv_inference_resolve(inf, err);
-    if (!st)
-        st = srv_inference_bind(inf, err);
+    return st ? st : srv_inference_bind(inf, err);
+}
+
+enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
+                                     struct srv_version *version,
+                                     const struct rt_run_options *options, struct rt_error *err)
+{
+    enum rt_status st = srv_inference_decode(inf, message, version, err);
+
     if (!st)
         st = srv_inference_run(inf, options, err);
     return st ? st : srv_inference_finish(inf, err);

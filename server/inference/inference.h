@@ -133,11 +133,14 @@ enum srv_api srv_inference_api(const struct srv_inference *inf);
 void srv_inference_clear(struct srv_inference *inf);
 
 /*
- * Performs the steps from `read` to `finish` on the calling thread. The caller sets inf->allowance
- * before, and calls srv_inference_encode afterwards. The step `find` is skipped, and `version` is
- * used instead. `version` may be unpublished, and may differ from the version that the request
- * names. Of the struct srv_version, only the members `model`, `version` and `loaded` are read.
+ * Performs the steps from `read` to `bind` on the calling thread. The caller sets inf->allowance
+ * before. The step `find` is skipped, and `version` is used instead. `version` may be unpublished,
+ * and may differ from the version that the request names. Of the struct srv_version, only the
+ * members `model`, `version` and `loaded` are read.
  */
+enum rt_status srv_inference_decode(struct srv_inference *inf, struct srv_cursor message,
+                                    struct srv_version *version, struct rt_error *err);
+/* Performs the steps from `read` to `finish`: srv_inference_decode, and then the run. */
 enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
                                      struct srv_version *version,
                                      const struct rt_run_options *options, struct rt_error *err);

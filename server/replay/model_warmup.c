@@ -9,22 +9,17 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/files/file.h"
-#include "server/inference/inference.h"
 #include "server/metrics/metrics.h"
 #include "server/protocol/oip/oip.h"
+#include "server/replay/replay_request.h"
 #include "server/triton/triton.h"
-
-/* maximum duration of all requests in seconds, as for a warm-up file */
-enum { LIMIT_S = 600 };
 
 typedef Inference__ModelWarmup__Input input_message;
 
 struct warmup {
     const struct srv_triton *triton;
-    const struct srv_options *options;
-    struct srv_version *version;
     const char *dir; /* directory of the version's SavedModel */
-    struct rt_run_options run;
+    struct srv_replay_target target;
     uint64_t random; /* state of the generator of random numbers */
 };
 
@@ -89,7 +84,8 @@ static enum rt_status read_values(const struct warmup *w, const char *name, stru
                        name);
     if ((size_t)snprintf(path, sizeof path, "%.*s/warmup/%s", base, w->dir, name) >= sizeof path)
         return rt_fail(err, RT_INVALID_ARGUMENT, "the path of %.100s is too long", name);
-    const enum rt_status st = rt_file_read(path, (size_t)w->options->max_body_bytes, &p, &n, err);
+    const enum rt_status st =
+        rt_file_read(path, (size_t)w->target.options->max_body_bytes, &p, &n, err);
     if (!st)
         rt_bytes_add(out, p, n);
     free(p);
@@ -144,7 +140,7 @@ static enum rt_status make_request(struct warmup *w, const Inference__ModelWarmu
     enum rt_status st = RT_OK;
 
     rt_bytes_init(&raw, out->limit);
-    srv_put_text(out, 1, w->version->model);
+    srv_put_text(out, 1, w->target.version->model);
     for (size_t i = 0; !st && i < m->n_inputs; i++) {
         st = m->inputs[i]->value
                  ? add_input(w, m, m->inputs[i]->key, m->inputs[i]->value, out, &raw, err)
@@ -166,15 +162,10 @@ static enum rt_status perform(const struct warmup *w, struct rt_span request,
     struct srv_inference inf;
     struct srv_job job;
 
-    if (atomic_load(w->run.cancelled))
-        return rt_fail(err, RT_CANCELLED, "it was cancelled");
-    if (rt_now_ns() >= w->run.deadline_ns)
-        return rt_fail(err, RT_DEADLINE_EXCEEDED, "all of them took more than %d s", LIMIT_S);
-    rt_arena_reset(arena);
-    srv_inference_init(&inf, &srv_oip_infer, w->options, arena, &job);
-    inf.allowance = (struct srv_allowance){.left = (size_t)w->options->max_body_bytes * 2};
-    const enum rt_status st =
-        srv_inference_perform(&inf, srv_cursor_of(&request, request.n), w->version, &w->run, err);
+    enum rt_status st = srv_replay_may_go_on(&w->target, err);
+    if (st)
+        return st;
+    st = srv_replay_perform(&w->target, &inf, &job, &srv_oip_infer, request, arena, err);
     srv_inference_clear(&inf);
     return st;
 }
@@ -185,7 +176,7 @@ static enum rt_status play(struct warmup *w, const Inference__ModelWarmup *m,
     const uint32_t count = m->count ? m->count : 1;
     struct rt_bytes request;
 
-    rt_bytes_init(&request, (size_t)w->options->max_body_bytes);
+    rt_bytes_init(&request, (size_t)w->target.options->max_body_bytes);
     enum rt_status st = make_request(w, m, &request, err);
     for (uint32_t i = 0; !st && i < count; i++, *n += !st)
         st = perform(w, rt_span_of(request.p, request.n), arena, err);
@@ -205,10 +196,12 @@ enum rt_status srv_model_warmup_run(struct srv_server *s, struct srv_version *v,
         return RT_OK;
     struct warmup w = {
         .triton = t,
-        .options = &s->options,
-        .version = v,
         .dir = dir,
-        .run = {.deadline_ns = start + LIMIT_S * INT64_C(1000000000), .cancelled = cancelled}};
+        .target = {.version = v,
+                   .options = &s->options,
+                   .budget = &s->replays,
+                   .run = {.deadline_ns = start + SRV_REPLAY_LIMIT_S * INT64_C(1000000000),
+                           .cancelled = cancelled}}};
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);
     enum rt_status st = arena ? RT_OK : rt_fail_memory(err, "a warm-up", 0);
     for (size_t i = 0; !st && i < t->message->n_model_warmup; i++)

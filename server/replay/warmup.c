@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "proto/prediction_log.h"
 #include "runtime/base/arena.h"
@@ -16,16 +15,11 @@
 #include "runtime/base/thread.h"
 #include "server/metrics/metrics.h"
 #include "server/protocol/tfs/tfs.h"
-
-/* maximum duration of a replay in seconds, as for a model's init op */
-enum { LIMIT_S = 600 };
-
-/* time in nanoseconds after which a response that did not fit in the budget is written again */
-enum { WAIT_NS = 10000000 };
+#include "server/replay/replay_request.h"
 
 struct replay {
     const struct srv_replay *p;
-    int64_t deadline_ns;
+    struct srv_replay_target target;
     size_t max_record;
     struct rt_mutex mu;
     struct rt_tfrecord *file; /* guarded by mu, as are all members below */
@@ -63,35 +57,15 @@ static enum srv_api api_of(enum pb_log_type type)
 
 /* ---- one record ---- */
 
-/* Checks whether the replay was cancelled or its deadline has passed. Called before each request,
- * because small requests end without checking for cancellation or the deadline. */
-static enum rt_status may_go_on(const struct replay *all, struct rt_error *err)
-{
-    const _Atomic bool *cancelled = all->p->cancelled;
-
-    if (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed))
-        return rt_fail(err, RT_CANCELLED, "it was cancelled");
-    if (rt_now_ns() >= all->deadline_ns)
-        return rt_fail(err, RT_DEADLINE_EXCEEDED, "all of them took more than %d s", LIMIT_S);
-    return RT_OK;
-}
-
-/* Waits after a response did not fit in the budget beside those of other replays. */
-static enum rt_status wait_for_others(const struct replay *all, struct rt_error *err)
-{
-    nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
-    *err = (struct rt_error){0};
-    return may_go_on(all, err);
-}
-
 /* Writes the response, and checks it. Gives back the memory for both. */
 static enum rt_status answer(const struct replay *all, const struct srv_recorded *record,
                              struct srv_inference *inf, struct rt_error *err)
 {
     const struct srv_replay *p = all->p;
+    const struct rt_run_options *run = &all->target.run;
     size_t own = 0;
     struct srv_growth growth = {
-        p->budget, &own, {.deadline_ns = all->deadline_ns, .cancelled = p->cancelled}};
+        p->budget, &own, {.deadline_ns = run->deadline_ns, .cancelled = run->cancelled}};
     struct rt_bytes response;
 
     rt_bytes_init(&response, SRV_MESSAGE_MOST);
@@ -110,20 +84,15 @@ static enum rt_status perform(const struct replayer *replayer, const struct srv_
                               struct rt_error *err)
 {
     const struct replay *all = replayer->all;
-    const struct srv_replay *p = all->p;
-    const struct rt_run_options run = {.deadline_ns = all->deadline_ns, .cancelled = p->cancelled};
     struct srv_inference inf;
     struct srv_job job;
+    enum rt_status st = srv_replay_perform(&all->target, &inf, &job, srv_tfs_steps(record->api),
+                                           record->request, replayer->arena, err);
 
-    rt_arena_reset(replayer->arena);
-    srv_inference_init(&inf, srv_tfs_steps(record->api), p->options, replayer->arena, &job);
-    inf.allowance = (struct srv_allowance){.left = (size_t)p->options->max_body_bytes * 2};
-    enum rt_status st = srv_inference_perform(
-        &inf, srv_cursor_of(&record->request, record->request.n), p->version, &run, err);
     if (!st)
         do {
             st = answer(all, record, &inf, err);
-        } while (st == RT_UNAVAILABLE && (st = wait_for_others(all, err)) == RT_OK);
+        } while (st == RT_UNAVAILABLE && (st = srv_replay_wait(&all->target, err)) == RT_OK);
     srv_inference_clear(&inf);
     return st;
 }
@@ -150,7 +119,7 @@ static enum rt_status replay_record(const struct replayer *replayer, int64_t ind
                                         .request = log.request.p ? log.request : rt_span_str(""),
                                         .response = log.response};
     for (int64_t i = 0; i < p->n_iterations && !st; i++) {
-        st = may_go_on(replayer->all, err);
+        st = srv_replay_may_go_on(&replayer->all->target, err);
         if (!st)
             st = perform(replayer, &record, err);
     }
@@ -272,9 +241,14 @@ enum rt_status srv_replay_run(const struct srv_replay *p, int64_t *n_records, st
     /* A record contains a request of up to max_body_bytes bytes and a response, so a record may
      * have 2 * max_body_bytes bytes. */
     size_t limit = (size_t)p->options->max_body_bytes;
-    struct replay all = {.p = p,
-                         .deadline_ns = rt_now_ns() + LIMIT_S * INT64_C(1000000000),
-                         .max_record = limit > SIZE_MAX / 4 ? SIZE_MAX / 2 : 2 * limit};
+    struct replay all = {
+        .p = p,
+        .target = {.version = p->version,
+                   .options = p->options,
+                   .budget = p->budget,
+                   .run = {.deadline_ns = rt_now_ns() + SRV_REPLAY_LIMIT_S * INT64_C(1000000000),
+                           .cancelled = p->cancelled}},
+        .max_record = limit > SIZE_MAX / 4 ? SIZE_MAX / 2 : 2 * limit};
     enum rt_status st = rt_tfrecord_open(&all.file, p->path, all.max_record, err);
 
     *n_records = 0;

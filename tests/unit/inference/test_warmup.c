@@ -1,6 +1,7 @@
 /* Tests that recorded requests are replayed against a version that no server has published. */
 #include "tests/support/test.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -151,6 +152,62 @@ static void a_response_waits_for_those_of_other_replays(void **state)
     assert_int_equal(atomic_load(&w->budget.held), 0);
 }
 
+/* Asserts that the feeds were freed before the response was written. A response of this size is not
+ * charged. */
+static enum rt_status no_feeds(void *arg, const struct srv_recorded *record,
+                               struct rt_span response, struct srv_growth *growth,
+                               struct rt_error *err)
+{
+    const struct srv_budget *budget = arg;
+    (void)record, (void)response, (void)growth, (void)err;
+    assert_int_equal(atomic_load(&budget->held), 0);
+    return RT_OK;
+}
+
+struct background_replay {
+    struct srv_replay p;
+    enum rt_status status;
+    struct rt_error err;
+    _Atomic bool ended;
+};
+
+static void *replay(void *arg)
+{
+    struct background_replay *b = arg;
+    int64_t n;
+    b->status = srv_replay_run(&b->p, &n, &b->err);
+    atomic_store(&b->ended, true);
+    return NULL;
+}
+
+static void feeds_wait_for_those_of_other_replays(void **state)
+{
+    struct world *w = *state;
+    struct background_replay b = {.p = replay_of(w)};
+    pthread_t thread;
+    size_t own = 0;
+    int64_t n;
+    b.p.n_threads = 1;
+    b.p.check = no_feeds;
+    b.p.arg = &w->budget;
+    WRITE(w, PREDICT, 1);
+    w->budget.limit = 1000;
+    assert_true(srv_budget_take(&w->budget, &own, 1000));
+    assert_int_equal(pthread_create(&thread, NULL, replay, &b), 0);
+    usleep(100000);
+    const bool waited = !atomic_load(&b.ended);
+    srv_budget_give(&w->budget, &own, own);
+    pthread_join(thread, NULL);
+    assert_true(waited);
+    assert_ok(b.status, &b.err);
+    /* the feed has four bytes */
+    w->budget.limit = 3;
+    assert_fails(srv_replay_run(&b.p, &n, &b.err), RT_RESOURCE_EXHAUSTED, &b.err,
+                 "the request as tensors is larger than --max_bytes_in_flight");
+    assert_int_equal(atomic_load(&w->budget.held), 0);
+    w->budget.limit = 1 << 20;
+}
+
 struct canceller {
     _Atomic bool cancelled;
     int n_left;
@@ -244,6 +301,7 @@ int main(void)
         cmocka_unit_test(each_record_is_replayed_and_its_response_looked_at),
         cmocka_unit_test(what_is_wrong_ends_it_with_a_reason),
         cmocka_unit_test(a_response_waits_for_those_of_other_replays),
+        cmocka_unit_test(feeds_wait_for_those_of_other_replays),
         cmocka_unit_test(it_may_be_cancelled_between_small_requests),
         cmocka_unit_test(a_file_is_there_or_not),
     };

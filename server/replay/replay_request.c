@@ -1,0 +1,77 @@
+#include "server/replay/replay_request.h"
+
+#include <time.h>
+
+#include "runtime/base/arena.h"
+#include "runtime/base/clock.h"
+
+/* time in nanoseconds after which bytes that did not fit in the budget are charged again */
+enum { WAIT_NS = 10000000 };
+
+enum rt_status srv_replay_may_go_on(const struct srv_replay_target *t, struct rt_error *err)
+{
+    const _Atomic bool *cancelled = t->run.cancelled;
+
+    if (cancelled && atomic_load_explicit(cancelled, memory_order_relaxed))
+        return rt_fail(err, RT_CANCELLED, "it was cancelled");
+    if (rt_now_ns() >= t->run.deadline_ns)
+        return rt_fail(err, RT_DEADLINE_EXCEEDED, "all of them took more than %d s",
+                       SRV_REPLAY_LIMIT_S);
+    return RT_OK;
+}
+
+enum rt_status srv_replay_wait(const struct srv_replay_target *t, struct rt_error *err)
+{
+    nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
+    *err = (struct rt_error){0};
+    return srv_replay_may_go_on(t, err);
+}
+
+/* Decodes the request. Holds the `own` bytes of the budget afterwards. */
+static enum rt_status decode(const struct srv_replay_target *t, struct srv_inference *inf,
+                             struct rt_span request, size_t *own, struct rt_error *err)
+{
+    inf->allowance = (struct srv_allowance){.left = (size_t)t->options->max_body_bytes * 2,
+                                            .budget = t->budget,
+                                            .own = own,
+                                            .what = "the request as tensors"};
+    return srv_inference_decode(inf, srv_cursor_of(&request, request.n), t->version, err);
+}
+
+static void free_elements(struct rt_tensor *t)
+{
+    rt_buffer_unref(t->buf);
+    t->buf = NULL;
+    t->data = NULL;
+}
+
+enum rt_status srv_replay_perform(const struct srv_replay_target *t, struct srv_inference *inf,
+                                  struct srv_job *job, const struct srv_inference_steps *steps,
+                                  struct rt_span request, struct rt_arena *arena,
+                                  struct rt_error *err)
+{
+    enum rt_status st;
+    size_t own = 0;
+
+    for (;;) {
+        rt_arena_reset(arena);
+        srv_inference_init(inf, steps, t->options, arena, job);
+        st = decode(t, inf, request, &own, err);
+        if (st != RT_UNAVAILABLE)
+            break;
+        srv_inference_clear(inf);
+        srv_budget_give(t->budget, &own, own);
+        st = srv_replay_wait(t, err);
+        if (st)
+            break;
+    }
+    if (!st)
+        st = srv_inference_run(inf, &t->run, err);
+    if (!st)
+        st = srv_inference_finish(inf, err);
+    for (int i = 0; job->feeds && i < job->n_feeds; i++)
+        free_elements(&job->feeds[i]);
+    inf->allowance = (struct srv_allowance){.left = 0};
+    srv_budget_give(t->budget, &own, own);
+    return st;
+}

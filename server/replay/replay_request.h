@@ -1,0 +1,46 @@
+/*
+ * One request of a replay (warmup.h, model_warmup.h), performed against a version that is not
+ * published yet. All replays that run at the same time share a budget for the feeds of their
+ * requests and for their responses.
+ *
+ * Threads: the functions are called on the threads of a replay, and may block.
+ */
+#ifndef SRV_REPLAY_REQUEST_H
+#define SRV_REPLAY_REQUEST_H
+
+#include "server/inference/inference.h"
+
+/* maximum duration of a replay in seconds, as for a model's init op */
+enum { SRV_REPLAY_LIMIT_S = 600 };
+
+struct srv_replay_target {
+    /* the version to replay against; only `model`, `version` and `loaded` are read */
+    struct srv_version *version;
+    const struct srv_options *options;
+    /* The budget of all replays that run at the same time. It is apart from that for the requests
+     * of clients, which would otherwise make loads fail. */
+    struct srv_budget *budget;
+    struct rt_run_options run; /* the end of the replay, and the flag that cancels it */
+};
+
+/* Checks whether the replay was cancelled or its end has passed. Must be called before each
+ * request, because small requests end without checking this. */
+enum rt_status srv_replay_may_go_on(const struct srv_replay_target *t, struct rt_error *err);
+/* Waits for other replays after bytes did not fit in the budget, and then checks whether the replay
+ * may go on. The caller must hold no bytes of the budget, because the other replays may wait too.
+ */
+enum rt_status srv_replay_wait(const struct srv_replay_target *t, struct rt_error *err);
+
+/*
+ * Performs the steps of an inference from `init` to `finish`. The arena is reset before. Waits
+ * while the feeds do not fit in the budget beside those of other replays. Fails with
+ * RESOURCE_EXHAUSTED if they would never fit. The feeds are freed and their bytes given back before
+ * the function returns, but their shapes stay, because the writers of responses need them. The
+ * caller must call srv_inference_clear, after a failure too.
+ */
+enum rt_status srv_replay_perform(const struct srv_replay_target *t, struct srv_inference *inf,
+                                  struct srv_job *job, const struct srv_inference_steps *steps,
+                                  struct rt_span request, struct rt_arena *arena,
+                                  struct rt_error *err);
+
+#endif
