@@ -15,6 +15,66 @@ struct feature {
     struct rt_bytes values;
 };
 
+/* Memory in which examples are written one after the other. It is taken from the allowance as it
+ * grows, and given back when all examples are written. */
+struct scratch {
+    struct srv_allowance *allowance;
+    size_t most; /* allowance->left before the first example */
+    struct feature feature;
+    struct rt_bytes name, features, context;
+    /* why a buffer last could not grow, or RT_OK */
+    enum rt_status refused;
+    struct rt_error why;
+};
+
+static enum rt_status too_large(const struct scratch *s, struct rt_error *err)
+{
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                   "the examples take more than the %zu bytes that are left for this request",
+                   s->most);
+}
+
+static enum rt_status take_memory(struct scratch *s, size_t bytes, struct rt_error *err)
+{
+    return bytes > s->allowance->left ? too_large(s, err)
+                                      : srv_allowance_take(s->allowance, bytes, err);
+}
+
+/* The `may_grow` callback of the buffers. */
+static bool may_grow(void *arg, size_t capacity, size_t new_capacity)
+{
+    struct scratch *s = arg;
+
+    const enum rt_status st = take_memory(s, new_capacity - capacity, &s->why);
+    if (st)
+        s->refused = st;
+    return !st;
+}
+
+/* Returns why a buffer has failed, or RT_OK if none has. */
+static enum rt_status check_buffers(const struct scratch *s, struct rt_error *err)
+{
+    if (!s->features.failed && !s->feature.values.failed && !s->name.failed && !s->context.failed)
+        return RT_OK;
+    if (!s->refused)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the examples take more memory than there is");
+    rt_error_copy(err, &s->why);
+    return s->refused;
+}
+
+static void open_buffer(struct scratch *s, struct rt_bytes *b)
+{
+    rt_bytes_init(b, SIZE_MAX / 2);
+    b->may_grow = may_grow;
+    b->grow_arg = s;
+}
+
+static void close_buffer(struct scratch *s, struct rt_bytes *b)
+{
+    srv_allowance_give(s->allowance, b->capacity);
+    rt_bytes_clear(b);
+}
+
 /* ---- one value ---- */
 
 static enum rt_status unexpected_type(const struct feature *f, struct srv_json v,
@@ -151,16 +211,17 @@ static void put_feature(struct rt_bytes *features, const struct feature *f, cons
     rt_bytes_add(features, f->values.p, n);
 }
 
-static enum rt_status add_feature(struct rt_bytes *features, struct feature *f, struct rt_span key,
-                                  struct srv_json value, struct rt_bytes *name,
+static enum rt_status add_feature(struct scratch *s, struct rt_span key, struct srv_json value,
                                   struct rt_error *err)
 {
+    struct feature *f = &s->feature;
+    struct rt_bytes *name = &s->name;
     size_t n = srv_json_unquote(NULL, key), shown;
     enum rt_status st = RT_OK;
 
     name->n = 0;
     if (!rt_bytes_reserve(name, n + 1))
-        return rt_fail_memory(err, "the name of a feature", n);
+        return check_buffers(s, err);
     srv_json_unquote(name->p, key);
     name->p[n] = '\0';
     n = strlen(name->p); /* a name ends at its first NUL, as in TensorFlow Serving */
@@ -179,14 +240,9 @@ static enum rt_status add_feature(struct rt_bytes *features, struct feature *f, 
     }
     /* writing a feature costs more than skipping its bytes */
     if (!st && srv_should_continue(value.cancellation, FEATURE_COST + f->values.n))
-        put_feature(features, f, name->p, n);
+        put_feature(&s->features, f, name->p, n);
     return st;
 }
-
-struct scratch {
-    struct feature feature;
-    struct rt_bytes name, features;
-};
 
 /* Parses an example. Writes its serialized Features message, field 1 of the Example message, to
  * s->features. */
@@ -202,16 +258,17 @@ static enum rt_status read_example(struct scratch *s, struct srv_json v, struct 
     s->features.n = 0;
     const unsigned char *at = srv_json_first(v);
     while (!st && srv_json_member(&at, v, &key, &value))
-        st = add_feature(&s->features, &s->feature, key, value, &s->name, err);
-    if (!st && (s->features.failed || s->feature.values.failed || s->name.failed))
-        st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "the examples take more memory than there is");
-    return st;
+        st = add_feature(s, key, value, err);
+    return st ? st : check_buffers(s, err);
 }
 
-static void put_example(struct rt_bytes *out, const struct scratch *s)
+static enum rt_status read_context(struct scratch *s, struct srv_json v, struct rt_error *err)
 {
-    if (s->features.n)
-        srv_put_bytes(out, 1, s->features.p, s->features.n);
+    enum rt_status st = read_example(s, v, err);
+
+    if (!st && s->features.n)
+        srv_put_bytes(&s->context, 1, s->features.p, s->features.n);
+    return st ? st : check_buffers(s, err);
 }
 
 /* ---- the request ---- */
@@ -237,17 +294,16 @@ static enum rt_status check_list(const struct srv_json_doc *doc, struct rt_error
 }
 
 static enum rt_status read_examples(const struct srv_json_doc *doc, struct scratch *s,
-                                    const struct rt_bytes *context, struct srv_allowance *allowance,
                                     struct rt_tensor *out, struct rt_error *err)
 {
+    const struct rt_bytes *context = &s->context;
     int64_t n = srv_json_count(doc->examples), i = 0;
     struct srv_json v;
     const unsigned char *at = srv_json_first(doc->examples);
-    const size_t most = allowance->left;
     enum rt_status st =
-        (size_t)n > allowance->left / sizeof(struct rt_str)
+        (size_t)n > s->allowance->left / sizeof(struct rt_str)
             ? rt_fail(err, RT_RESOURCE_EXHAUSTED, "%lld examples are too many", (long long)n)
-            : srv_allowance_take(allowance, (size_t)n * sizeof(struct rt_str), err);
+            : srv_allowance_take(s->allowance, (size_t)n * sizeof(struct rt_str), err);
 
     if (!st)
         st = rt_tensor_new(out, NULL, RT_STRING, 1, &n, err);
@@ -258,12 +314,7 @@ static enum rt_status read_examples(const struct srv_json_doc *doc, struct scrat
             break;
         size_t own = s->features.n ? srv_bytes_size(1, s->features.n) : 0;
         size_t need = context->n + own;
-        st = need > allowance->left
-                 ? rt_fail(
-                       err, RT_RESOURCE_EXHAUSTED,
-                       "the examples take more than the %zu bytes that are left for this request",
-                       most)
-                 : srv_allowance_take(allowance, need, err);
+        st = take_memory(s, need, err);
         if (st)
             break;
         unsigned char *to =
@@ -286,28 +337,22 @@ enum rt_status srv_json_decode_examples(const struct srv_json_doc *doc,
                                         struct srv_allowance *allowance, struct rt_tensor *out,
                                         struct rt_error *err)
 {
-    struct scratch s;
-    struct rt_bytes context;
+    struct scratch s = {.allowance = allowance, .most = allowance->left};
+    struct rt_bytes *const buffers[] = {&s.feature.values, &s.name, &s.features, &s.context};
+    enum { N_BUFFERS = sizeof buffers / sizeof buffers[0] };
     enum rt_status st = RT_OK;
 
     *out = (struct rt_tensor){.dtype = 0};
-    rt_bytes_init(&s.feature.values, allowance->left);
-    rt_bytes_init(&s.name, allowance->left);
-    rt_bytes_init(&s.features, allowance->left);
-    rt_bytes_init(&context, allowance->left);
-    if (doc->context.p) {
-        st = read_example(&s, doc->context, err);
-        if (!st)
-            put_example(&context, &s);
-    }
+    for (int i = 0; i < N_BUFFERS; i++)
+        open_buffer(&s, buffers[i]);
+    if (doc->context.p)
+        st = read_context(&s, doc->context, err);
     if (!st)
         st = check_list(doc, err);
     if (!st)
-        st = read_examples(doc, &s, &context, allowance, out, err);
-    rt_bytes_clear(&s.feature.values);
-    rt_bytes_clear(&s.name);
-    rt_bytes_clear(&s.features);
-    rt_bytes_clear(&context);
+        st = read_examples(doc, &s, out, err);
+    for (int i = 0; i < N_BUFFERS; i++)
+        close_buffer(&s, buffers[i]);
     return st;
 }
 

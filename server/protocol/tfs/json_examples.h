@@ -14,7 +14,8 @@
 /*
  * Converts the examples to a vector of serialized tf.Examples. If there is a context, it precedes
  * each example, so that protobuf merges the two messages. Takes the memory for the examples from
- * `allowance`. Fails with RESOURCE_EXHAUSTED if the allowance is too small.
+ * `allowance`, and while it works also that for the example that it writes. Fails with
+ * RESOURCE_EXHAUSTED if the allowance is too small.
  *
  * The JSON tokens of a feature's values determine the kind of the feature. Strings and b64 objects
  * are bytes. Booleans, and numbers without a fraction or an exponent, are int64. All other numbers

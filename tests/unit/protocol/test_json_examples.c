@@ -74,12 +74,46 @@ static void no_more_memory_is_taken_than_was_allowed(void **state)
     struct rt_tensor t;
     const char *text = "{\"context\":{\"x\":\"twenty bytes of text\"},\"examples\":[{},{},{}]}";
 
-    assert_ok(decode(text, 200, &t, &err), &err);
+    assert_ok(decode(text, 1000, &t, &err), &err);
     rt_tensor_clear(&t);
     assert_fails(decode(text, 90, &t, &err), RT_RESOURCE_EXHAUSTED, &err, "90 bytes");
-    assert_fails(decode(text, 20, &t, &err), RT_RESOURCE_EXHAUSTED, &err, "memory");
+    assert_fails(decode(text, 20, &t, &err), RT_RESOURCE_EXHAUSTED, &err, "20 bytes");
     assert_fails(decode("{\"examples\":[{},{},{}]}", 2, &t, &err), RT_RESOURCE_EXHAUSTED, &err,
                  "3 examples");
+}
+
+/* Each number of the example takes ten bytes among the values of the feature, again among the
+ * features, and again in the example. */
+static void an_example_is_charged_while_it_is_written(void **state)
+{
+    enum { NUMBERS = 1000, MOST = 10 * NUMBERS };
+    (void)state;
+    struct srv_budget budget = {.limit = INT64_MAX};
+    size_t own = 0;
+    struct srv_allowance allowance = {
+        .left = SIZE_MAX, .budget = &budget, .own = &own, .what = "the request as tensors"};
+    struct rt_error err = {0};
+    struct rt_bytes text;
+    struct srv_json_doc doc;
+    struct rt_tensor t;
+
+    rt_bytes_init(&text, SIZE_MAX / 2);
+    rt_bytes_adds(&text, "{\"examples\":[{\"a\":[-1");
+    for (int i = 1; i < NUMBERS; i++)
+        rt_bytes_adds(&text, ",-1");
+    rt_bytes_adds(&text, "]}]}");
+    assert_ok(srv_json_check(&doc, rt_span_of(text.p, text.n), NULL, &err), &err);
+    assert_ok(srv_json_decode_examples(&doc, &allowance, &t, &err), &err);
+    /* Afterwards only the tensor remains, apart from what is charged ahead. */
+    assert_int_equal(allowance.taken, sizeof(struct rt_str) + rt_strs(&t)[0].n);
+    assert_ok(srv_allowance_settle(&allowance, 0, &err), &err);
+    rt_tensor_clear(&t);
+    budget.limit = 2 * MOST;
+    assert_fails(srv_json_decode_examples(&doc, &allowance, &t, &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "the request as tensors is larger than --max_bytes_in_flight");
+    srv_budget_give(&budget, &own, own);
+    assert_int_equal(atomic_load(&budget.held), 0);
+    rt_bytes_clear(&text);
 }
 
 static void results_are_laid_out_as_the_reference_says(void **state)
@@ -150,6 +184,7 @@ int main(void)
         cmocka_unit_test(a_token_says_the_kind_of_a_feature),
         cmocka_unit_test(the_context_goes_before_each_example),
         cmocka_unit_test(no_more_memory_is_taken_than_was_allowed),
+        cmocka_unit_test(an_example_is_charged_while_it_is_written),
         cmocka_unit_test(results_are_laid_out_as_the_reference_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
