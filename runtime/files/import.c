@@ -167,6 +167,9 @@ static enum rt_status end(struct im_build *b, enum rt_status st, struct rt_error
     }
     rt_arena_free(b->temp);
     rt_map_clear(&b->args);
+    for (size_t i = 0; i < b->signatures.n; i++)
+        pb_free(b->signatures.entry[i].value);
+    rt_map_clear(&b->signatures);
     return st;
 }
 

@@ -97,6 +97,9 @@ struct im_build {
     const char *function; /* name of the function, or NULL for the main graph */
     size_t n_steps;       /* number of calls of im_step */
     struct rt_map args;   /* maps the name of each of the function's arguments to a struct im_arg */
+    /* Maps the names of functions that nodes call by name to the unpacked OpDefs of the functions.
+     * Each signature is thus unpacked once, however many nodes call the function. */
+    struct rt_map signatures;
 };
 
 struct im_arg { /* an argument of a function, with one node of op "_Arg" per tensor */

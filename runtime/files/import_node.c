@@ -184,6 +184,26 @@ static enum rt_status name_outputs(struct im_build *b, struct im_pending *p,
                          "a signature", b->l->check, err);
 }
 
+static enum rt_status signature_of(struct im_build *b, const struct im_function *f,
+                                   const Tensorflow__OpDef **out, struct rt_error *err)
+{
+    Tensorflow__OpDef *sig;
+
+    *out = rt_map_get(&b->signatures, f->name);
+    if (*out)
+        return RT_OK;
+    const enum rt_status st =
+        im_unpack(b->l, &sig, &tensorflow__op_def__descriptor, f->signature, f->name, err);
+    if (st)
+        return st;
+    if (!rt_map_put(&b->signatures, f->name, sig)) {
+        pb_free(sig);
+        return im_no_memory(err);
+    }
+    *out = sig;
+    return RT_OK;
+}
+
 /* Turns a node whose op is the name of a function into a PartitionedCall. Early TensorFlow graphs
  * have such nodes. */
 static enum rt_status call_by_name(struct im_build *b, struct rt_node *n,
@@ -223,11 +243,11 @@ static enum rt_status call_by_name(struct im_build *b, struct rt_node *n,
     list.name = def->op;
     list.n_attr = def->n_attr;
     list.attr = entry;
-    Tensorflow__OpDef *sig = NULL;
+    const Tensorflow__OpDef *sig;
     struct rt_func_ref with;
     enum rt_status st = rt_func_ref_read(&b->reader, &list, ref, err);
     if (!st)
-        st = im_unpack(b->l, &sig, &tensorflow__op_def__descriptor, f->signature, f->name, err);
+        st = signature_of(b, f, &sig, err);
     if (!st)
         st = im_add_defaults(b, sig, ref, &with, err);
     if (!st)
@@ -239,7 +259,6 @@ static enum rt_status call_by_name(struct im_build *b, struct rt_node *n,
     if (!st)
         st = name_outputs(b, &b->pending[n->id], sig, &with, err);
     attr[rt_schema_attr(s, "f")] = (struct rt_attr){.type = RT_ATTR_FUNC, .n = 1, .v.func = ref};
-    pb_free(sig);
     return st ? im_name_node(b, n->name, s, err) : RT_OK;
 }
 

@@ -684,6 +684,50 @@ static void a_check_ends_the_making_of_a_body(void **state)
     assert_int_equal(left, 0);
 }
 
+/* Appends a function "f" whose signature has n control outputs. */
+static void add_long_signature(struct rt_bytes *g, int n)
+{
+    struct rt_bytes function;
+
+    rt_bytes_init(&function, SIZE_MAX / 2);
+    rt_bytes_adds(&function, "\x0a\x01"
+                             "f");
+    for (int i = 0; i < n; i++)
+        rt_bytes_adds(&function, "\xa2\x01\x01"
+                                 "c"); /* OpDef.control_output */
+    wrap(&function, 1);                /* FunctionDef.signature */
+    wrap(&function, 1);                /* FunctionDefLibrary.function */
+    wrap(&function, 2);                /* GraphDef.library */
+    rt_bytes_add(g, function.p, function.n);
+    rt_bytes_clear(&function);
+}
+
+/* The number of calls of the check is a measure of the work of the import. */
+static void a_signature_is_unpacked_once_for_all_calls_by_name(void **state)
+{
+    struct fixture *x = *state;
+    enum { N_CALLS = 50 };
+    int n_checks[2];
+
+    for (int k = 0; k < 2; k++) {
+        int left = INT32_MAX;
+        const struct rt_check check = {fail_at, &left};
+        rt_bytes_clear(&x->g);
+        add_long_signature(&x->g, 10 * RT_TICK_STEPS);
+        for (int i = 0; i < (k ? N_CALLS : 1); i++) {
+            char name[16];
+            snprintf(name, sizeof name, "n%d", i);
+            node(x, name, "f", "", "");
+        }
+        assert_ok(rt_library_import_checked(&x->l, gd_span(&x->g), NULL, &check, &x->err), &x->err);
+        n_checks[k] = INT32_MAX - left;
+        rt_library_free(x->l);
+        x->l = NULL;
+    }
+    assert_in_range(n_checks[0], 10, INT32_MAX);
+    assert_in_range(n_checks[1], 1, 2 * n_checks[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -712,6 +756,7 @@ int main(void)
         TEST(the_registry_says_what_is_missing),
         TEST(a_check_ends_the_reading_of_a_long_list),
         TEST(a_check_ends_the_making_of_a_body),
+        TEST(a_signature_is_unpacked_once_for_all_calls_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
