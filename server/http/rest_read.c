@@ -19,7 +19,7 @@ enum {
     MAX_PIECES = 65536,
     /* minimum average number of bytes per handler call after MAX_PIECES calls */
     MIN_PIECE_BYTES = 8,
-    QUOTA_NAME_BYTES = 256, /* maximum length of a common name that a quota distinguishes */
+    QUOTA_NAME_BYTES = 1024, /* maximum length of a common name as GnuTLS writes it */
 };
 
 /* ---- reading ---- */
@@ -164,6 +164,21 @@ static enum rt_status keep_headers(struct srv_rest_call *req)
     return st;
 }
 
+/* Removes the backslashes with which GnuTLS escapes characters of a name. gRPC's names, which must
+ * be the same, have none. Returns the new length. */
+static size_t unescape(char *name, size_t n)
+{
+    size_t to = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const bool is_nul = n - i >= 3 && memcmp(name + i, "\\00", 3) == 0;
+        if (name[i] == '\\' && i + 1 < n)
+            i += is_nul ? 2 : 1;
+        name[to++] = is_nul ? '\0' : name[i];
+    }
+    return to;
+}
+
 /* Returns the common name in the certificate of a TLS client, or an empty span. */
 static struct rt_span tls_name(struct srv_rest_call *req, char *out, size_t capacity)
 {
@@ -182,7 +197,7 @@ static struct rt_span tls_name(struct srv_rest_call *req, char *out, size_t capa
         gnutls_x509_crt_get_dn_by_oid(cert, GNUTLS_OID_X520_COMMON_NAME, 0, 0, out, &n))
         n = 0;
     gnutls_x509_crt_deinit(cert);
-    return rt_span_of(out, n);
+    return rt_span_of(out, unescape(out, n));
 }
 
 /* Returns what names the client of the request for its quota. `out` may hold the text. */

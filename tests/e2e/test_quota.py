@@ -134,10 +134,11 @@ class Quota(unittest.TestCase):
         keys = tempfile.mkdtemp(prefix="slipway-keys-")
         self.addCleanup(shutil.rmtree, keys, ignore_errors=True)
         certificate(keys, "ca")
-        for name in ("server", "one", "two"):
+        one, two = 'one, "1"', "two"  # GnuTLS escapes commas and quotation marks, and gRPC does not
+        for name in ("server", one, two):
             certificate(keys, name, "ca")
         pem = {}
-        for name in ("ca.crt", "server.key", "server.crt", "one.key", "one.crt", "two.key", "two.crt"):
+        for name in ("ca.crt", "server.key", "server.crt", one + ".key", one + ".crt", two + ".key", two + ".crt"):
             with open(os.path.join(keys, name), "rb") as file:
                 pem[name] = file.read()
         config = os.path.join(keys, "ssl")
@@ -151,14 +152,14 @@ class Quota(unittest.TestCase):
                              "--quota_client=tls", SLOW_RATE, wait=False)
         self.addCleanup(self.server.stop)
         stubs = {name: self.channel(grpc.ssl_channel_credentials(pem["ca.crt"], pem[name + ".key"], pem[name + ".crt"]))
-                 for name in ("one", "two")}
+                 for name in (one, two)}
         context = ssl.create_default_context(cafile=os.path.join(keys, "ca.crt"))
-        context.load_cert_chain(os.path.join(keys, "one.crt"), os.path.join(keys, "one.key"))
-        stubs["one"].ModelInfer(self.request(), timeout=WAIT, wait_for_ready=True)
+        context.load_cert_chain(os.path.join(keys, one + ".crt"), os.path.join(keys, one + ".key"))
+        stubs[one].ModelInfer(self.request(), timeout=WAIT, wait_for_ready=True)
         self.assertEqual(self.ask(context=context, client="other")[0], 429)
-        self.refused(stubs["one"].ModelInfer, self.request())
-        stubs["two"].ModelInfer(self.request(), timeout=WAIT)
-        self.refused(stubs["two"].ModelInfer, self.request())
+        self.refused(stubs[one].ModelInfer, self.request())
+        stubs[two].ModelInfer(self.request(), timeout=WAIT)
+        self.refused(stubs[two].ModelInfer, self.request())
 
     def test_metadata_is_no_certificate(self):
         self.serve("--quota_client=tls", SLOW_RATE)
