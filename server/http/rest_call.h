@@ -140,7 +140,8 @@ void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
 
 /* ---- rest_read.c ---- */
 
-/* Charges the quota of the client for a chunked body that has arrived. */
+/* Charges the quota of the client for a chunked body, whole or not. Does nothing if it was charged
+ * before. */
 void srv_rest_charge_quota(struct srv_rest_call *req);
 /* Begins a request. Called when libmicrohttpd calls the handler for the request for the first time,
  * after the headers have been read. Returns true if the response is set and must be sent without

@@ -221,7 +221,10 @@ void srv_rest_on_completed(void *arg, struct MHD_Connection *mhd, void **state,
     (void)arg;
     (void)mhd;
     (void)why;
-    if (*state)
-        srv_rest_complete(*state);
+    struct srv_rest_call *req = *state;
+    if (req && req->stage == STAGE_READING) /* the client has closed the connection */
+        srv_rest_charge_quota(req);
+    if (req)
+        srv_rest_complete(req);
     *state = NULL;
 }

@@ -220,7 +220,7 @@ static bool has_quota(const struct srv_rest_call *req)
 }
 
 /* Takes the request from the quota of its client. A body without a known length is charged when it
- * has arrived (srv_rest_charge_quota). */
+ * ends (srv_rest_charge_quota). */
 static enum rt_status take_quota(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
@@ -243,9 +243,11 @@ void srv_rest_charge_quota(struct srv_rest_call *req)
 {
     char name[QUOTA_NAME_BYTES];
 
-    if (has_quota(req) && req->length == UINT64_MAX)
-        srv_quota_charge(req->pub.server->quota, quota_client(req, name, sizeof name),
-                         req->pub.body.n, req->loop->now_ns);
+    if (!has_quota(req) || req->length != UINT64_MAX)
+        return;
+    srv_quota_charge(req->pub.server->quota, quota_client(req, name, sizeof name), req->pub.body.n,
+                     req->loop->now_ns);
+    req->length = req->pub.body.n; /* nothing is charged twice */
 }
 
 bool srv_rest_open(struct srv_rest_call *req, const char *method)
@@ -339,6 +341,7 @@ enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, 
         }
         srv_rest_refuse(req, st, st == RT_INVALID_ARGUMENT ? 413 : rt_status_http(st));
         req->close = true;
+        srv_rest_charge_quota(req);
         srv_rest_drop_body(req);
         return srv_rest_refuse_now(req);
     }

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import ssl
 import struct
 import tempfile
@@ -99,6 +100,12 @@ class Quota(unittest.TestCase):
         self.assertGreaterEqual(int(retry), 100)
         self.assertEqual(self.ask("b", body=iter([large[:70000], large[70000:]]))[0], 200)  # chunked
         self.assertEqual(self.ask("b")[0], 429)
+        with socket.create_connection(("127.0.0.1", self.server.rest_port), WAIT) as s:
+            s.sendall(f"POST {PATHS[0]} HTTP/1.1\r\nHost: x\r\nX-Client: d\r\nTransfer-Encoding: chunked\r\n\r\n"
+                      "11170\r\n".encode() + large[:70000])
+            wait_for(lambda: self.server.metric("slipway_bytes_in_flight") > 0, "the body to arrive")
+        wait_for(lambda: self.server.metric("slipway_bytes_in_flight") == 0, "the server to forget the body")
+        self.assertEqual(self.ask("d")[0], 429)  # it did not end, but has arrived
         stub = self.channel()
         stub.ModelInfer(self.request(50000), timeout=WAIT, metadata=(("x-client", "c"),))
         self.assertGreaterEqual(self.refused(stub.ModelInfer, self.request(), metadata=(("x-client", "c"),)), 100)
