@@ -444,6 +444,9 @@ static enum rt_status take_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Timeout not supported yet.");
     if (!kn_scalar(&r->in[1], &n))
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "num_elements must be a scalar.");
+    if (n < 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "num_elements is %lld, less than 0",
+                       (long long)n);
     enum rt_status st =
         kn_check_signature(r, "string_ref, int32", -1, 0, b->ready->types, b->ready->n);
     if (!st)

@@ -340,7 +340,8 @@ def write_accumulator(folder, ref=False):
 
 def write_barrier(folder):
     """Writes a model with a barrier and a map of sparse tensors. `first` inserts x under the key x, and `second` inserts x / 2
-    under that key. `take` takes a tuple and returns the sum of its floats. `ready` returns the number of complete tuples.
+    under that key. `take` takes a tuple and returns the sum of its floats. `take_minus_one` takes -1 tuples, which is refused. `ready`
+    returns the number of complete tuples.
     `keep` adds a sparse tensor with the value x to the map and returns its handle, and `fetch` removes the sparse tensor
     with the handle x and returns the value."""
 
@@ -361,9 +362,11 @@ def write_barrier(folder):
             g.node(name, "Identity", "x", "^insert_" + name, T="float")
         g.node("given", "NoOp", "^x")
         g.const("one", "int32", (), int_val=[1])
-        t = g.node("taken", "BarrierTakeMany", "barrier", "one", "^given")
-        t.attr["component_types"].list.type.extend([number("float")] * 2)
-        g.node("take", "AddV2", "taken:2", "taken:3", T="float")
+        g.const("minus_one", "int32", (), int_val=[-1])
+        for name, n in (("take", "one"), ("take_minus_one", "minus_one")):
+            t = g.node("taken_" + name, "BarrierTakeMany", "barrier", n, "^given")
+            t.attr["component_types"].list.type.extend([number("float")] * 2)
+            g.node(name, "AddV2", f"taken_{name}:2", f"taken_{name}:3", T="float")
         g.node("count", "BarrierReadySize", "barrier", "^given")
         g.node("ready", "Cast", "count", SrcT="int32", DstT="float")
         g.const("at", "int64", (1, 1), int64_val=[2])
@@ -377,8 +380,8 @@ def write_barrier(folder):
         take = g.node("found", "TakeManySparseFromTensorsMap", "handles", dtype="float")
         add.attr["shared_name"].s = take.attr["shared_name"].s = b"map"
         g.node("fetch", "Identity", "found:1", T="float")
-    write(folder, {name: ({"x": ("x", "float")}, {"y": (name, "float")}) for name in ("first", "second", "take", "ready", "keep", "fetch")},
-          build)
+    names = ("first", "second", "take", "take_minus_one", "ready", "keep", "fetch")
+    write(folder, {name: ({"x": ("x", "float")}, {"y": (name, "float")}) for name in names}, build)
 
 
 def write_csr(folder):

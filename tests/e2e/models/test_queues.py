@@ -274,6 +274,7 @@ class Barriers(OneModel):
         self.get(b, "first", 7.0)
         self.fails(CODE.INVALID_ARGUMENT, "Key 7.000000 already has a value for component 0", lambda timeout: self.get(b, "first", 7.0))
         self.fails(CODE.DEADLINE_EXCEEDED, "", lambda timeout: self.call(a, "take", 0.0, 0.3).result())
+        self.fails(CODE.INVALID_ARGUMENT, "num_elements is -1, less than 0", lambda timeout: self.call(a, "take_minus_one", 0.0).result())
 
     def test_sparse_tensors_stay_in_a_map(self):
         a, b = self.begin()
