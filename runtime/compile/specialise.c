@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "runtime/compile/specialise.h"
+#include "runtime/core/device/device_memory.h"
 #include "runtime/passes/constant_evaluation.h"
 #include "runtime/core/op.h"
 
@@ -380,6 +381,9 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
     l->device_bytes = l->n_regions ? rt_memory_plan_place(l->extent, l->n_extents, true) : 0;
     if (l->activation_bytes == SIZE_MAX || l->device_bytes == SIZE_MAX)
         return sp_no_memory(w);
+    if (l->n_regions && !rt_device_blocks_fit(w->device, l->device_bytes))
+        return rt_fail(w->err, RT_RESOURCE_EXHAUSTED,
+                       "the activations do not fit in the accelerator's memory");
     size_t evaluated = 0;
     for (int k = 0; k < l->n_evaluated; k++)
         evaluated += sizeof *l->evaluated + rt_tensor_bytes(&l->evaluated[k]);

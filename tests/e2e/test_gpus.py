@@ -104,6 +104,21 @@ class Answers(GpuCase):
                 self.assertEqual(self.metrics(server)[name], before + 1, f"{rows} rows")
                 self.assertEqual(len(got), rows)
 
+    def test_a_plan_whose_activations_do_not_fit_runs_on_the_cpu(self):
+        images = [image for body in held_out()[0][:8] for image in json.loads(body)["instances"]] * 16
+        with self.serve("--gpus=none", *DIGITS) as server:
+            want = server.predict("digits", images[:120])
+        name = 'slipway_gpu_regions_total{gpu="0"}'
+        with self.serve("--gpus=all", "--per_process_gpu_memory_fraction=0.001", *DIGITS) as server:
+            server.predict("digits", images[:1])
+            before = self.metrics(server)[name]
+            self.assertGreater(before, 0)
+            got = server.predict("digits", images[:120])
+            self.assertEqual(self.metrics(server)[name], before)
+        for one, other in zip(want, got):
+            for a, b in zip(one, other):
+                self.assertAlmostEqual(a, b, delta=1e-5)
+
     def test_versions_are_swapped_under_load_and_every_byte_comes_back(self):
         self.put("digits/1", "digits/1")
         bodies = held_out()[0][:4]

@@ -52,6 +52,13 @@ struct rt_device_counts rt_device_counts(struct rt_device *d)
     return counts;
 }
 
+bool rt_device_blocks_fit(struct rt_device *d, size_t bytes)
+{
+    const struct rt_device_counts c = rt_device_counts(d);
+
+    return bytes <= (size_t)(c.limit - c.used[RT_DEVICE_WEIGHTS]) / (size_t)d->n_streams;
+}
+
 /* Returns the size class of *bytes, and rounds *bytes up to the size of the class. */
 static int class_of(size_t *bytes)
 {
