@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "inference/model_config.pb-c.h"
 #include "runtime/base/checked.h"
@@ -48,26 +49,57 @@ static uint64_t random_bits(struct warmup *w, enum rt_dtype dtype)
     }
 }
 
-/* Appends the bytes of a tensor of n elements, as raw_input_contents holds them. A text is empty,
- * which is a length of four bytes. */
-static enum rt_status make_values(struct warmup *w, const input_message *in, enum rt_dtype dtype,
-                                  size_t n, struct rt_bytes *out, struct rt_error *err)
-{
-    const bool is_random =
-        in->input_data_type_case == INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_RANDOM_DATA &&
-        dtype != RT_STRING;
-    const size_t size = dtype == RT_STRING ? 4 : rt_dtype_size(dtype);
-    size_t bytes;
+/* An input of a request. */
+struct input {
+    const char *name;
+    const input_message *message;
+    enum rt_dtype dtype;
+    const char *type; /* name of dtype, as in config.pbtxt */
+    int rank;
+    int64_t dim[RT_MAX_RANK];
+    int64_t n;    /* number of elements */
+    size_t bytes; /* size in raw_input_contents, or of the file when it was counted */
+};
 
-    if (!rt_mul_size(n, size, &bytes) || !rt_bytes_reserve(out, bytes))
+static bool is_file(const input_message *in)
+{
+    return in->input_data_type_case ==
+           INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_INPUT_DATA_FILE;
+}
+
+/* Appends the bytes of a tensor. A text is empty, which is a length of four bytes. */
+static enum rt_status make_values(struct warmup *w, const struct input *in, struct rt_bytes *out,
+                                  struct rt_error *err)
+{
+    const bool is_random = in->message->input_data_type_case ==
+                               INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_RANDOM_DATA &&
+                           in->dtype != RT_STRING;
+    const size_t size = rt_dtype_size(in->dtype);
+
+    srv_put_head(out, 7, in->bytes);
+    if (!rt_bytes_reserve(out, in->bytes))
         return rt_fail_memory(err, "an input", out->limit);
-    memset(out->p + out->n, 0, bytes);
-    for (size_t i = 0; is_random && i < n; i++) {
-        const uint64_t bits = random_bits(w, dtype); /* the machine is little-endian */
-        memcpy(out->p + out->n + i * size, &bits, size);
+    memset(out->p + out->n, 0, in->bytes);
+    for (int64_t i = 0; is_random && i < in->n; i++) {
+        const uint64_t bits = random_bits(w, in->dtype); /* the machine is little-endian */
+        memcpy(out->p + out->n + (size_t)i * size, &bits, size);
     }
-    out->n += bytes;
+    out->n += in->bytes;
     return RT_OK;
+}
+
+static enum rt_status find_file(const struct warmup *w, const char *name, char *path, size_t size,
+                                struct rt_error *err)
+{
+    const int base = (int)srv_triton_base_length(w->dir);
+
+    if (!*name || name[0] == '.' || strchr(name, '/'))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "input_data_file \"%.100s\" is no name of a file in the directory warmup",
+                       name);
+    return (size_t)snprintf(path, size, "%.*s/warmup/%s", base, w->dir, name) < size
+               ? RT_OK
+               : rt_fail(err, RT_INVALID_ARGUMENT, "the path of %.100s is too long", name);
 }
 
 static enum rt_status read_values(const struct warmup *w, const char *name, struct rt_bytes *out,
@@ -76,96 +108,133 @@ static enum rt_status read_values(const struct warmup *w, const char *name, stru
     char path[4096];
     char *p = NULL;
     size_t n = 0;
-    const int base = (int)srv_triton_base_length(w->dir);
+    enum rt_status st = find_file(w, name, path, sizeof path, err);
 
-    if (!*name || name[0] == '.' || strchr(name, '/'))
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "input_data_file \"%.100s\" is no name of a file in the directory warmup",
-                       name);
-    if ((size_t)snprintf(path, sizeof path, "%.*s/warmup/%s", base, w->dir, name) >= sizeof path)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "the path of %.100s is too long", name);
-    const enum rt_status st =
-        rt_file_read(path, (size_t)w->target.options->max_body_bytes, &p, &n, err);
     if (!st)
-        rt_bytes_add(out, p, n);
+        st = rt_file_read(path, (size_t)w->target.options->max_body_bytes, &p, &n, err);
+    if (!st)
+        srv_put_bytes(out, 7, p, n);
     free(p);
     return st;
 }
 
-/* Appends an input to the request, and its values to `raw`. */
-static enum rt_status add_input(struct warmup *w, const Inference__ModelWarmup *m, const char *name,
-                                const input_message *in, struct rt_bytes *out, struct rt_bytes *raw,
-                                struct rt_error *err)
+/* Counts the elements and bytes of an input. A file that read_values refuses counts as 0 bytes. */
+static enum rt_status count_values(const struct warmup *w, struct input *in, struct rt_error *err)
 {
-    const char *type;
-    const enum rt_dtype dtype = srv_triton_dtype((int)in->data_type, &type);
-    const int batch = w->triton->message->max_batch_size > 0;
-    int64_t dim[RT_MAX_RANK];
-    int64_t n = 1;
-    struct rt_bytes item, dims, values;
+    char path[4096];
+    struct stat s;
 
-    if (in->n_dims + (size_t)batch > RT_MAX_RANK)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "there are %zu dims", in->n_dims);
-    const int rank = (int)in->n_dims + batch;
-    for (int i = 0; i < rank; i++) {
-        dim[i] = batch && i == 0 ? (m->batch_size ? m->batch_size : 1) : in->dims[i - batch];
-        if (dim[i] < 0 || !rt_mul(n, dim[i], &n))
+    if (!is_file(in->message))
+        return rt_mul_size((size_t)in->n, in->dtype == RT_STRING ? 4 : rt_dtype_size(in->dtype),
+                           &in->bytes)
+                   ? RT_OK
+                   : rt_fail(err, RT_INVALID_ARGUMENT, "the dims are no shape");
+    const enum rt_status st = find_file(w, in->message->input_data_file, path, sizeof path, err);
+    const bool fits = !st && stat(path, &s) == 0 && S_ISREG(s.st_mode) &&
+                      s.st_size <= w->target.options->max_body_bytes;
+    in->bytes = fits ? (size_t)s.st_size : 0;
+    return st;
+}
+
+static enum rt_status read_input(const struct warmup *w, const Inference__ModelWarmup *m,
+                                 struct input *in, struct rt_error *err)
+{
+    const int batch = w->triton->message->max_batch_size > 0;
+
+    in->dtype = srv_triton_dtype((int)in->message->data_type, &in->type);
+    if (in->message->n_dims + (size_t)batch > RT_MAX_RANK)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "there are %zu dims", in->message->n_dims);
+    in->rank = (int)in->message->n_dims + batch;
+    in->n = 1;
+    for (int i = 0; i < in->rank; i++) {
+        in->dim[i] =
+            batch && i == 0 ? (m->batch_size ? m->batch_size : 1) : in->message->dims[i - batch];
+        if (in->dim[i] < 0 || !rt_mul(in->n, in->dim[i], &in->n))
             return rt_fail(err, RT_INVALID_ARGUMENT, "the dims are no shape");
     }
+    return count_values(w, in, err);
+}
+
+/* Appends an input and its values to the request. */
+static enum rt_status add_input(struct warmup *w, const struct input *in, struct rt_bytes *out,
+                                struct rt_error *err)
+{
+    struct rt_bytes item, dims;
+
     rt_bytes_init(&item, out->limit);
     rt_bytes_init(&dims, out->limit);
-    rt_bytes_init(&values, out->limit);
-    srv_put_text(&item, 1, name);
-    srv_put_text(&item, 2, dtype == RT_STRING ? "BYTES" : type);
-    srv_oip_put_dims(&dims, rank, dim);
+    srv_put_text(&item, 1, in->name);
+    srv_put_text(&item, 2, in->dtype == RT_STRING ? "BYTES" : in->type);
+    srv_oip_put_dims(&dims, in->rank, in->dim);
     srv_put_message(&item, 3, &dims);
     srv_put_message(out, 5, &item);
-    const enum rt_status st =
-        in->input_data_type_case == INFERENCE__MODEL_WARMUP__INPUT__INPUT_DATA_TYPE_INPUT_DATA_FILE
-            ? read_values(w, in->input_data_file, &values, err)
-            : make_values(w, in, dtype, (size_t)n, &values, err);
-    if (!st)
-        srv_put_message(raw, 7, &values);
     rt_bytes_clear(&item);
     rt_bytes_clear(&dims);
-    rt_bytes_clear(&values);
+    return is_file(in->message) ? read_values(w, in->message->input_data_file, out, err)
+                                : make_values(w, in, out, err);
+}
+
+/* Charges the values of a request to the budget: as bytes, and as tensors or the content of a file
+ * that is being read. Waits while they do not fit beside those of other loads. */
+static enum rt_status charge(const struct warmup *w, const struct input *in, size_t n, size_t *own,
+                             struct rt_error *err)
+{
+    size_t bytes = 0, strings;
+    enum rt_status st = RT_OK;
+
+    for (size_t i = 0; i < n; i++)
+        if (!rt_add_size(bytes, in[i].bytes, &bytes) || !rt_add_size(bytes, in[i].bytes, &bytes) ||
+            !rt_mul_size(in[i].dtype == RT_STRING ? (size_t)in[i].n : 0, sizeof(struct rt_str),
+                         &strings) ||
+            !rt_add_size(bytes, strings, &bytes))
+            return rt_fail(err, RT_INVALID_ARGUMENT, "the dims are no shape");
+    while (!st && !srv_budget_take(w->target.budget, own, bytes)) {
+        st = srv_budget_refused(w->target.budget, *own, bytes, "the request", err);
+        if (st != RT_UNAVAILABLE)
+            return st;
+        st = srv_replay_wait(&w->target, err);
+    }
     return st;
 }
 
 /* Appends the request as a ModelInferRequest of the Open Inference Protocol. */
 static enum rt_status make_request(struct warmup *w, const Inference__ModelWarmup *m,
-                                   struct rt_bytes *out, struct rt_error *err)
+                                   struct input *in, size_t *own, struct rt_bytes *out,
+                                   struct rt_error *err)
 {
-    struct rt_bytes raw;
     enum rt_status st = RT_OK;
 
-    rt_bytes_init(&raw, out->limit);
+    for (size_t i = 0; !st && i < m->n_inputs; i++) {
+        in[i] = (struct input){.name = m->inputs[i]->key, .message = m->inputs[i]->value};
+        st = in[i].message ? read_input(w, m, &in[i], err)
+                           : rt_fail(err, RT_INVALID_ARGUMENT, "it has no values");
+        if (st)
+            return rt_fail_prefix(err, "input \"%.100s\": ", in[i].name);
+    }
+    st = charge(w, in, m->n_inputs, own, err);
     srv_put_text(out, 1, w->target.version->model);
     for (size_t i = 0; !st && i < m->n_inputs; i++) {
-        st = m->inputs[i]->value
-                 ? add_input(w, m, m->inputs[i]->key, m->inputs[i]->value, out, &raw, err)
-                 : rt_fail(err, RT_INVALID_ARGUMENT, "it has no values");
+        st = add_input(w, &in[i], out, err);
         if (st)
-            rt_fail_prefix(err, "input \"%.100s\": ", m->inputs[i]->key);
+            rt_fail_prefix(err, "input \"%.100s\": ", in[i].name);
     }
-    rt_bytes_add(out, raw.p, raw.n);
-    if (!st && (out->failed || raw.failed))
-        st = rt_fail_memory(err, "a request", out->limit);
-    rt_bytes_clear(&raw);
-    return st;
+    return !st && out->failed ? rt_fail_memory(err, "a request", out->limit) : st;
 }
 
-/* Runs the request. No response is written, because nobody would read it. */
+/* Runs the request, which has been charged to the budget with its tensors. No response is written,
+ * because nobody would read it. */
 static enum rt_status perform(const struct warmup *w, struct rt_span request,
                               struct rt_arena *arena, struct rt_error *err)
 {
+    struct srv_replay_target target = w->target;
     struct srv_inference inf;
     struct srv_job job;
 
     enum rt_status st = srv_replay_may_go_on(&w->target, err);
     if (st)
         return st;
-    st = srv_replay_perform(&w->target, &inf, &job, &srv_oip_infer, request, arena, err);
+    target.budget = NULL;
+    st = srv_replay_perform(&target, &inf, &job, &srv_oip_infer, request, arena, err);
     srv_inference_clear(&inf);
     return st;
 }
@@ -174,13 +243,18 @@ static enum rt_status play(struct warmup *w, const Inference__ModelWarmup *m,
                            struct rt_arena *arena, int64_t *n, struct rt_error *err)
 {
     const uint32_t count = m->count ? m->count : 1;
+    struct input *in = calloc(m->n_inputs + 1, sizeof *in);
     struct rt_bytes request;
+    size_t own = 0;
 
     rt_bytes_init(&request, (size_t)w->target.options->max_body_bytes);
-    enum rt_status st = make_request(w, m, &request, err);
+    enum rt_status st = in ? make_request(w, m, in, &own, &request, err)
+                           : rt_fail_memory(err, "a request", m->n_inputs * sizeof *in);
     for (uint32_t i = 0; !st && i < count; i++, *n += !st)
         st = perform(w, rt_span_of(request.p, request.n), arena, err);
     rt_bytes_clear(&request);
+    free(in);
+    srv_budget_give(w->target.budget, &own, own);
     return st ? rt_fail_prefix(err, "%s: model_warmup \"%.100s\": ", w->triton->path, m->name)
               : RT_OK;
 }

@@ -38,6 +38,12 @@ static enum rt_status decode(const struct srv_replay_target *t, struct srv_infer
     return srv_inference_decode(inf, srv_cursor_of(&request, request.n), t->version, err);
 }
 
+static void give_back(const struct srv_replay_target *t, size_t *own)
+{
+    if (t->budget)
+        srv_budget_give(t->budget, own, *own);
+}
+
 static void free_elements(struct rt_tensor *t)
 {
     rt_buffer_unref(t->buf);
@@ -60,7 +66,7 @@ enum rt_status srv_replay_perform(const struct srv_replay_target *t, struct srv_
         if (st != RT_UNAVAILABLE)
             break;
         srv_inference_clear(inf);
-        srv_budget_give(t->budget, &own, own);
+        give_back(t, &own);
         st = srv_replay_wait(t, err);
         if (st)
             break;
@@ -72,6 +78,6 @@ enum rt_status srv_replay_perform(const struct srv_replay_target *t, struct srv_
     for (int i = 0; job->feeds && i < job->n_feeds; i++)
         free_elements(&job->feeds[i]);
     inf->allowance = (struct srv_allowance){.left = 0};
-    srv_budget_give(t->budget, &own, own);
+    give_back(t, &own);
     return st;
 }

@@ -18,7 +18,8 @@ struct srv_replay_target {
     struct srv_version *version;
     const struct srv_options *options;
     /* The budget of all replays that run at the same time. It is apart from that for the requests
-     * of clients, which would otherwise make loads fail. */
+     * of clients, which would otherwise make loads fail. NULL if the caller has charged the feeds.
+     */
     struct srv_budget *budget;
     struct rt_run_options run; /* the end of the replay, and the flag that cancels it */
 };

@@ -3,15 +3,17 @@ strings in shared memory, and classes. Each test measures the peak of the server
 import collections
 import os
 import re
+import shutil
 import struct
 import unittest
 
 import grpc
 
+import records
 import small_models
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
 from grpc_support import WAIT
-from support import SLOW, Case, Server, wait_for
+from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 MIB = 1 << 20
@@ -144,3 +146,22 @@ class RequestMemory(Case):
         body["inputs"][0]["data"] = [1000]
         self.assertEqual(server.post("/v2/models/fill/infer", body)[0], 200)
         wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the answers to go")
+
+    def test_requests_of_warm_ups_are_charged(self):
+        """Four models each whose request takes 40 MiB wait for each other, and a request of 160 MiB is refused."""
+        for name, size in (*((f"fits{i}", 10 * MIB) for i in range(4)), *((f"large{i}", 40 * MIB) for i in range(4))):
+            record = records.predict([1.5])
+            record.predict_log.request.inputs["x"].tensor_shape.dim[0].size = size
+            shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), self.path("file_" + name, "1"))
+            records.write(self.path("file_" + name, "1", "assets.extra", "tf_serving_warmup_requests"), [record])
+            shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), self.path("triton_" + name, "1", "model.savedmodel"))
+            with open(self.path("triton_" + name, "config.pbtxt"), "w", encoding="ascii") as file:
+                file.write('model_warmup { name: "w" inputs { key: "x" value { data_type: TYPE_FP32 zero_data: true '
+                           f"dims: {size // 2} }} }} }}")
+        server = self.serve("--run_memory_total_bytes=512M")
+        for kind, words in (("file", "the request as tensors is larger than --max_bytes_in_flight"),
+                            ("triton", 'config.pbtxt: model_warmup "w": the request is larger than --max_bytes_in_flight')):
+            for i in range(4):
+                wait_for(lambda m=f"{kind}_fits{i}": server.state(m, 1) == "AVAILABLE", f"{kind}_fits{i}")
+                wait_for(lambda m=f"{kind}_large{i}": server.state(m, 1) == "END", f"{kind}_large{i}")
+                self.assertIn(words, server.states(f"{kind}_large{i}")[1][1])
