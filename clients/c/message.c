@@ -16,7 +16,7 @@
 
 /* ---- writing ---- */
 
-static void put_varint(struct rt_bytes *out, uint64_t v)
+void cl_put_varint(struct rt_bytes *out, uint64_t v)
 {
     for (; v > 127; v >>= 7)
         rt_bytes_addc(out, (char)(v | 128));
@@ -25,14 +25,14 @@ static void put_varint(struct rt_bytes *out, uint64_t v)
 
 static void put_int(struct rt_bytes *out, uint32_t number, uint64_t v)
 {
-    put_varint(out, (uint64_t)number << 3 | PB_VARINT);
-    put_varint(out, v);
+    cl_put_varint(out, (uint64_t)number << 3 | PB_VARINT);
+    cl_put_varint(out, v);
 }
 
 void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n)
 {
-    put_varint(out, (uint64_t)number << 3 | PB_BYTES);
-    put_varint(out, n);
+    cl_put_varint(out, (uint64_t)number << 3 | PB_BYTES);
+    cl_put_varint(out, n);
     if (n)
         rt_bytes_add(out, p, n);
 }
@@ -59,7 +59,7 @@ static void put_message(struct rt_bytes *out, uint32_t number, struct rt_bytes *
     rt_bytes_clear(inner);
 }
 
-static void put_model(struct rt_bytes *out, const struct slipway_model *model)
+void cl_put_model(struct rt_bytes *out, const struct slipway_model *model)
 {
     struct rt_bytes spec, version;
     rt_bytes_init(&spec, SIZE_MAX);
@@ -155,11 +155,11 @@ static enum rt_status put_input(struct rt_bytes *out, const struct slipway_tenso
     write_shape(&head, t);
     size_t values = value_bytes(t, count), tensor = tensor_bytes(&head, t, values);
     size_t name = strlen(t->name);
-    put_varint(out, 2 << 3 | PB_BYTES);
-    put_varint(out, 1 + varint_size(name) + name + 1 + varint_size(tensor) + tensor);
+    cl_put_varint(out, 2 << 3 | PB_BYTES);
+    cl_put_varint(out, 1 + varint_size(name) + name + 1 + varint_size(tensor) + tensor);
     cl_put_bytes(out, 1, t->name, name);
-    put_varint(out, 2 << 3 | PB_BYTES);
-    put_varint(out, tensor);
+    cl_put_varint(out, 2 << 3 | PB_BYTES);
+    cl_put_varint(out, tensor);
     rt_bytes_add(out, head.p, head.n);
     out->failed |= head.failed;
     rt_bytes_clear(&head);
@@ -201,7 +201,7 @@ enum rt_status cl_write_predict(struct rt_bytes *out, const struct slipway_model
     if (!model->name || !*model->name)
         return rt_fail(err, RT_INVALID_ARGUMENT, "no model is named");
     enum rt_status st = check_names(inputs, n_inputs, err);
-    put_model(out, model);
+    cl_put_model(out, model);
     for (int i = 0; i < n_inputs && !st; i++)
         st = put_input(out, &inputs[i], err);
     for (int i = 0; i < n_outputs && !st; i++)
@@ -211,12 +211,12 @@ enum rt_status cl_write_predict(struct rt_bytes *out, const struct slipway_model
 
 void cl_write_status_request(struct rt_bytes *out, const struct slipway_model *model)
 {
-    put_model(out, model);
+    cl_put_model(out, model);
 }
 
 void cl_write_metadata_request(struct rt_bytes *out, const struct slipway_model *model)
 {
-    put_model(out, model);
+    cl_put_model(out, model);
     put_text(out, 2, "signature_def");
 }
 
@@ -229,8 +229,8 @@ enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
     if (st)
         return st;
     size_t n = protobuf_c_message_get_packed_size(m);
-    put_varint(out, 1 << 3 | PB_BYTES);
-    put_varint(out, n);
+    cl_put_varint(out, 1 << 3 | PB_BYTES);
+    cl_put_varint(out, n);
     if (rt_bytes_reserve(out, n)) {
         protobuf_c_message_pack(m, (uint8_t *)out->p + out->n);
         out->n += n;

@@ -27,6 +27,9 @@ void cl_write_metadata_request(struct rt_bytes *out, const struct slipway_model 
  * fails with INVALID_ARGUMENT and the message "LINE:COLUMN: reason". */
 enum rt_status cl_write_reload_request(struct rt_bytes *out, const char *config,
                                        struct rt_error *err);
+/* Appends the ModelSpec that is field 1 of each request to a model. */
+void cl_put_model(struct rt_bytes *out, const struct slipway_model *model);
+void cl_put_varint(struct rt_bytes *out, uint64_t v);
 /* Appends a field of type bytes, string or message to *out. */
 void cl_put_bytes(struct rt_bytes *out, uint32_t number, const void *p, size_t n);
 

@@ -6,6 +6,7 @@
 
 #include "clients/c/message.h"
 #include "clients/cli/cli.h"
+#include "clients/cli/classify.h"
 #include "clients/cli/input.h"
 #include "clients/cli/npy.h"
 #include "clients/cli/rest.h"
@@ -40,8 +41,8 @@ static const char about[] =
     "Asks a model and prints its answer as JSON. INPUT is JSON itself, or a file: .json, .npy,\n"
     ".npz (whose arrays are named as the inputs), or any other (an image, a text), which becomes\n"
     "one string; \"-\" or nothing is JSON from standard input. JSON is a request body, or a list\n"
-    "(of rows) or object (of inputs) alone; by REST {\"examples\": [...]} is classified or\n"
-    "regressed, if that is what the signature does. Arrays are converted to the model's types.\n"
+    "(of rows) or object (of inputs) alone. {\"examples\": [...]} is classified or regressed, as\n"
+    "the signature says. Arrays are converted to the model's types.\n"
     "A log (a TFRecord file of PredictionLogs) is what warm-up files, golden files and\n"
     "`slipway bench --replay` consist of.\n";
 
@@ -87,14 +88,56 @@ static enum rt_status show(struct predict *p, const struct slipway_tensor *outpu
     return st;
 }
 
+/* ---- examples ---- */
+
+/*
+ * Sets *type to PB_LOG_CLASSIFY or PB_LOG_REGRESS, and *body to the JSON, if the input is
+ * {"examples": [...]} and the signature is for classification or regression. p->model then has this
+ * signature. Otherwise sets *type to PB_LOG_PREDICT and *body to NULL. The caller must free *body
+ * with json_decref.
+ */
+static enum rt_status find_examples(struct predict *p, enum pb_log_type *type, json_t **body,
+                                    struct rt_error *err)
+{
+    struct rt_error ignored = {0};
+    const struct slipway_signature *s;
+    json_t *v;
+    *type = PB_LOG_PREDICT;
+    *body = NULL;
+    if (!p->input.json || cl_json_load(rt_span_str(p->input.json), &v, &ignored))
+        return RT_OK; /* malformed JSON is reported later */
+    const char *named = json_string_value(json_object_get(v, "signature_name"));
+    struct slipway_model model = p->model;
+    if (named && !model.signature)
+        model.signature = rt_arena_strdup(p->arena, named);
+    enum rt_status st = RT_OK;
+    if (json_is_array(json_object_get(v, "examples")) &&
+        !(st = cl_remote_signature(&p->remote, &model, p->arena, &s, err))) {
+        if (strcmp(s->method, "tensorflow/serving/classify") == 0)
+            *type = PB_LOG_CLASSIFY;
+        else if (strcmp(s->method, "tensorflow/serving/regress") == 0)
+            *type = PB_LOG_REGRESS;
+    }
+    if (st || *type == PB_LOG_PREDICT) {
+        json_decref(v);
+        return st;
+    }
+    *body = v;
+    p->model.signature = model.signature;
+    return p->out || p->outputs.n
+               ? rt_fail(err, RT_INVALID_ARGUMENT, "--out and --output are not for examples")
+               : RT_OK;
+}
+
 /* ---- over gRPC ---- */
 
 /* Appends a PredictionLog record to a log file. */
-static enum rt_status append_record(const char *path, const struct rt_bytes *request,
-                                    struct rt_span response, struct rt_error *err)
+static enum rt_status append_record(const char *path, enum pb_log_type type,
+                                    const struct rt_bytes *request, struct rt_span response,
+                                    struct rt_error *err)
 {
     const struct pb_prediction_log log = {
-        .type = PB_LOG_PREDICT,
+        .type = type,
         .request = rt_span_of(request->p ? request->p : "", request->n),
         .response = rt_span_of(response.p ? (const char *)response.p : "", response.n),
     };
@@ -116,44 +159,75 @@ static enum rt_status append_record(const char *path, const struct rt_bytes *req
     return st;
 }
 
-static enum rt_status send_grpc(struct predict *p, const struct rt_bytes *request, bool is_row,
-                                struct rt_error *err)
+static enum rt_status show_outputs(struct predict *p, struct rt_span got, bool is_row,
+                                   struct rt_error *err)
 {
-    const struct cl_shot shot = {.type = PB_LOG_PREDICT,
-                                 .request = rt_span_of(request->p, request->n)};
     size_t budget = p->remote.max_bytes;
     struct slipway_answer response;
+    enum rt_status st = cl_read_predict(got, p->arena, &budget, &response, err);
+    return st ? st : show(p, response.outputs, response.n_outputs, is_row, err);
+}
+
+static enum rt_status show_results(enum pb_log_type type, struct rt_span got, struct rt_error *err)
+{
+    struct rt_bytes text;
+    rt_bytes_init(&text, SIZE_MAX);
+    enum rt_status st = cl_json_results(&text, type, got, err);
+    rt_bytes_addc(&text, '\n');
+    if (!st && text.failed)
+        st = rt_fail_memory(err, "the answer", text.n);
+    if (!st)
+        fwrite(text.p, 1, text.n, stdout);
+    rt_bytes_clear(&text);
+    return st;
+}
+
+static enum rt_status send_grpc(struct predict *p, enum pb_log_type type,
+                                const struct rt_bytes *request, bool is_row, struct rt_error *err)
+{
+    const struct cl_shot shot = {.type = type, .request = rt_span_of(request->p, request->n)};
     struct rt_bytes bytes;
     rt_bytes_init(&bytes, p->remote.max_bytes);
     enum rt_status st = cl_shoot(&p->remote, &shot, &bytes, err);
     struct rt_span got = rt_span_of(bytes.p, bytes.n);
     if (!st)
-        st = cl_read_predict(got, p->arena, &budget, &response, err);
-    if (!st)
-        st = show(p, response.outputs, response.n_outputs, is_row, err);
+        st = type == PB_LOG_PREDICT ? show_outputs(p, got, is_row, err)
+                                    : show_results(type, got, err);
     if (!st && p->record)
-        st = append_record(p->record, request, got, err);
+        st = append_record(p->record, type, request, got, err);
     rt_bytes_clear(&bytes);
     return st;
+}
+
+/* Appends a PredictRequest. */
+static enum rt_status write_predict(struct predict *p, struct rt_bytes *request, bool *is_row,
+                                    struct rt_error *err)
+{
+    enum rt_status st = know_signature(p, err);
+    if (!st)
+        st = cl_input_bind(&p->input, p->signature, p->arena, is_row, err);
+    return st ? st
+              : cl_write_predict(request, &p->model, p->input.tensors, p->input.n, p->outputs.at,
+                                 p->outputs.n, err);
 }
 
 static enum rt_status over_grpc(struct predict *p, struct rt_error *err)
 {
     struct rt_bytes request;
-    bool is_row;
-    enum rt_status st = know_signature(p, err);
-    if (!st)
-        st = cl_input_bind(&p->input, p->signature, p->arena, &is_row, err);
-    if (st)
-        return st;
+    enum pb_log_type type;
+    json_t *examples;
+    bool is_row = false;
+    enum rt_status st = find_examples(p, &type, &examples, err);
     rt_bytes_init(&request, SIZE_MAX);
-    st = cl_write_predict(&request, &p->model, p->input.tensors, p->input.n, p->outputs.at,
-                          p->outputs.n, err);
+    if (!st)
+        st = examples ? cl_write_examples(&request, &p->model, examples, err)
+                      : write_predict(p, &request, &is_row, err);
     if (!st && request.failed)
         st = rt_fail_memory(err, "a request", request.n);
     if (!st)
-        st = send_grpc(p, &request, is_row, err);
+        st = send_grpc(p, type, &request, is_row, err);
     rt_bytes_clear(&request);
+    json_decref(examples);
     return st;
 }
 
@@ -211,52 +285,21 @@ static enum rt_status show_body(struct predict *p, const struct rt_bytes *respon
     return st;
 }
 
-/*
- * Sets `suffix`, the end of the request's path, to ":classify" or ":regress" if the body is
- * {"examples": [...]} and the signature is for classification or regression.
- */
-static enum rt_status examples_call(struct predict *p, const char **suffix, struct rt_error *err)
-{
-    struct rt_error ignored = {0};
-    struct slipway_model model = p->model;
-    const struct slipway_signature *s;
-    json_t *v;
-    if (cl_json_load(rt_span_str(p->input.json), &v, &ignored))
-        return RT_OK; /* the server will report the malformed JSON */
-    const char *named = json_string_value(json_object_get(v, "signature_name"));
-    bool is_examples = json_is_array(json_object_get(v, "examples"));
-    if (named && !model.signature)
-        model.signature = rt_arena_strdup(p->arena, named);
-    json_decref(v);
-    if (!is_examples)
-        return RT_OK;
-    enum rt_status st = cl_remote_signature(&p->remote, &model, p->arena, &s, err);
-    if (st)
-        return st;
-    if (strcmp(s->method, "tensorflow/serving/classify") == 0)
-        *suffix = ":classify";
-    else if (strcmp(s->method, "tensorflow/serving/regress") == 0)
-        *suffix = ":regress";
-    else
-        return RT_OK;
-    return p->out || p->outputs.n
-               ? rt_fail(err, RT_INVALID_ARGUMENT, "--out and --output are not for examples")
-               : RT_OK;
-}
-
 static enum rt_status over_rest(struct predict *p, struct rt_error *err)
 {
-    const char *suffix = ":predict";
     struct rt_bytes body, response;
     const char *json = NULL;
+    enum pb_log_type type;
+    json_t *examples;
     bool is_row;
-    enum rt_status st = RT_OK;
+    enum rt_status st = find_examples(p, &type, &examples, err);
+    const char *suffix = type == PB_LOG_CLASSIFY  ? ":classify"
+                         : type == PB_LOG_REGRESS ? ":regress"
+                                                  : ":predict";
     rt_bytes_init(&body, SIZE_MAX);
     rt_bytes_init(&response, p->remote.max_bytes);
     if (p->input.json) {
-        st = examples_call(p, &suffix, err);
-        bool is_whole = strcmp(suffix, ":predict") != 0;
-        json = st ? NULL : cl_input_body(&p->input, is_whole, p->model.signature, p->arena);
+        json = st ? NULL : cl_input_body(&p->input, examples, p->model.signature, p->arena);
     } else {
         st = know_signature(p, err);
         if (!st)
@@ -273,6 +316,7 @@ static enum rt_status over_rest(struct predict *p, struct rt_error *err)
         st = show_body(p, &response, err);
     rt_bytes_clear(&body);
     rt_bytes_clear(&response);
+    json_decref(examples);
     return st;
 }
 

@@ -212,10 +212,11 @@ static enum rt_status bind_json(struct cl_input *in, const struct slipway_signat
                                  &in->tensors, &in->n, is_row, err)
                : rt_fail_memory(err, "JSON", 0);
     if (st && json_is_array(json_object_get(v, "examples")))
-        rt_fail(err, st,
-                "{\"examples\": ...} is understood over REST, if signature \"%s\" classifies or "
-                "regresses; else give serialized Examples, as [{\"b64\": \"...\"}]",
-                s->name);
+        rt_fail(
+            err, st,
+            "{\"examples\": ...} needs a signature that classifies or regresses, and \"%s\" does "
+            "neither; else give serialized Examples, as [{\"b64\": \"...\"}]",
+            s->name);
     json_decref(whole);
     json_decref(v);
     return st;

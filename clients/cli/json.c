@@ -319,9 +319,7 @@ void cl_json_text(struct rt_bytes *out, const char *s, size_t n)
     }
 }
 
-/* Writes a number as TensorFlow Serving does. The printf format is %g if the result reads back as
- * the same number. Otherwise, the number is written with 9 digits (float) or 17 digits (double). */
-static void put_real(struct rt_bytes *out, double v, bool is_double)
+void cl_json_real(struct rt_bytes *out, double v, bool is_double)
 {
     char text[40];
     if (isnan(v)) {
@@ -367,10 +365,10 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
     case SLIPWAY_COMPLEX128: {
         int part = dtype == SLIPWAY_COMPLEX64 ? SLIPWAY_FLOAT : SLIPWAY_DOUBLE;
         rt_bytes_addc(out, '[');
-        put_real(out, cl_get_real(part, p), part == SLIPWAY_DOUBLE);
+        cl_json_real(out, cl_get_real(part, p), part == SLIPWAY_DOUBLE);
         rt_bytes_adds(out, ", ");
-        put_real(out, cl_get_real(part, (const char *)p + slipway_dtype_size(part)),
-                 part == SLIPWAY_DOUBLE);
+        cl_json_real(out, cl_get_real(part, (const char *)p + slipway_dtype_size(part)),
+                     part == SLIPWAY_DOUBLE);
         rt_bytes_addc(out, ']');
         break;
     }
@@ -378,7 +376,7 @@ static void put_element(struct rt_bytes *out, int dtype, const void *p)
         if (cl_is_integer(dtype))
             rt_bytes_addf(out, "%lld", (long long)cl_get_real(dtype, p));
         else
-            put_real(out, cl_get_real(dtype, p), dtype == SLIPWAY_DOUBLE);
+            cl_json_real(out, cl_get_real(dtype, p), dtype == SLIPWAY_DOUBLE);
     }
 }
 

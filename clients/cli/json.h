@@ -42,5 +42,8 @@ void cl_json_request(struct rt_bytes *out, const char *signature,
 void cl_json_response(struct rt_bytes *out, const struct slipway_tensor *outputs, int n, bool rows);
 /* Appends a string in quotes, or as {"b64": "..."} if the string is not UTF-8. */
 void cl_json_text(struct rt_bytes *out, const char *p, size_t n);
+/* Appends a number as TensorFlow Serving does. The printf format is %g if the result reads back as
+ * the same number. Otherwise, the number has 9 digits (float) or 17 digits (double). */
+void cl_json_real(struct rt_bytes *out, double v, bool is_double);
 
 #endif

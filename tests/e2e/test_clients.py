@@ -159,13 +159,39 @@ class Commands(Asked):
             self.bad("3x: neither a file nor JSON", *ask, "3x")
 
     def test_examples_are_classified_and_regressed(self):
-        ask = ["predict", "half_plus_two", "--server", self.rest]
-        self.assertEqual(json.loads(self.good(*ask, '{"examples": [{"x": 80.0}]}',
-                                              "--signature=regress_x_to_y")), {"results": [42.0]})
-        body = '{"signature_name": "classify_x_to_y", "examples": [{"x": 20.0}]}'
-        self.assertEqual(json.loads(self.good(*ask, body)), {"results": [[["", 12.0]]]})
-        self.bad("is understood over REST", "predict", "half_plus_two", '{"examples": [{"x": 1.0}]}',
-                 "--server", self.grpc, "--signature=regress_x_to_y")
+        by_signature = '{"signature_name": "classify_x_to_y", "examples": [{"x": 20.0}, {"x": [1.5]}]}'
+        context = '{"context": {"x": 2.0}, "examples": [{}, {"name": ["a", {"b64": "/w=="}], "n": [1, true]}]}'
+        for server in (self.rest, self.grpc):
+            ask = ["predict", "half_plus_two", "--server", server]
+            regress = "--signature=regress_x_to_y"
+            self.assertEqual(json.loads(self.good(*ask, '{"examples": [{"x": 80.0}, {"x": 1.5}]}', regress)),
+                             {"results": [42.0, 2.75]})
+            self.assertEqual(json.loads(self.good(*ask, by_signature)),
+                             {"results": [[["", 12.0]], [["", 2.75]]]})
+            self.assertEqual(json.loads(self.good(*ask, "-", "--signature=classify_x_to_y",
+                                                  text_in='{"examples": [{"x": 3.0}]}')), {"results": [[["", 3.5]]]})
+            self.assertEqual(json.loads(self.good(*ask, context, regress)), {"results": [3.0, 3.0]})
+            self.bad("Unexpected element type in feature: x expecting type: float", *ask,
+                     '{"examples": [{"x": [1.0, 2]}]}', regress)
+            self.bad("Feature: x has element with unexpected JSON type: Object", *ask,
+                     '{"examples": [{"x": {"y": 1}}]}', regress)
+            self.bad("Example must be JSON object but got JSON", *ask, '{"examples": [[1]]}', regress)
+            self.bad("Unable to base64 decode", *ask, '{"examples": [{"x": {"b64": "?"}}]}', regress)
+            self.bad("--out and --output are not for examples", *ask, '{"examples": [{"x": 1.0}]}', regress, "--output=y")
+            self.bad("", *ask, '{"examples": []}', regress)
+            self.bad('no signature "none"', *ask, '{"examples": [{"x": 1.0}]}', "--signature=none")
+        self.bad('"serving_default" does neither', "predict", "half_plus_two", '{"examples": [{"x": 1.0}]}',
+                 "--server", self.grpc)
+        self.bad("NaN is understood over REST only", "predict", "half_plus_two", '{"examples": [{"x": NaN}]}',
+                 "--signature=regress_x_to_y", "--server", self.grpc)
+
+    def test_classified_examples_are_recorded_and_replayed(self):
+        log = self.path("examples.tfrecord")
+        for signature in ("classify_x_to_y", "regress_x_to_y"):
+            self.good("predict", "half_plus_two", '{"examples": [{"x": 7.0}]}', "--signature", signature,
+                      "--record", log, "--server", self.grpc)
+        out = self.good("bench", "--replay", log, "--requests=4", "--server", self.grpc)
+        self.assertNotIn("wrong answer", out)
 
     def test_the_wrong_port_is_guessed_and_a_missing_one_is_known(self):
         for scheme, port in (("http", self.server.grpc_port), ("grpc", self.server.rest_port)):

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 #include "clients/c/message.h"
+#include "clients/cli/classify.h"
+#include "clients/cli/json.h"
 #include "proto/wire.h"
 #include "tests/fuzz/cost.h"
 
@@ -33,6 +35,20 @@ static void tensor(struct rt_span bytes, struct rt_arena *arena)
     rt_bytes_clear(&out);
 }
 
+/* Shows a response as JSON, which must be valid. */
+static void show_results(enum pb_log_type type, struct rt_span bytes)
+{
+    struct rt_error err = {0};
+    struct rt_bytes out;
+    json_t *v = NULL;
+    rt_bytes_init(&out, 1 << 24);
+    if (cl_json_results(&out, type, bytes, &err) == RT_OK && !out.failed &&
+        cl_json_load(rt_span_of(out.p, out.n), &v, &err) != RT_OK)
+        abort();
+    json_decref(v);
+    rt_bytes_clear(&out);
+}
+
 const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
 
 void fuzz_one(const uint8_t *data, size_t size)
@@ -49,6 +65,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     switch (arena ? *data % 5 : 5) {
     case 0:
         (void)cl_read_predict(bytes, arena, &budget, &response, &err);
+        show_results(PB_LOG_CLASSIFY, bytes);
+        show_results(PB_LOG_REGRESS, bytes);
         break;
     case 1:
         (void)cl_read_status(bytes, arena, &status, &err);
