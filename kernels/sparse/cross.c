@@ -6,6 +6,12 @@
 #include "kernels/string/farmhash.h"
 #include "kernels/string/text.h"
 
+void kn_cross_rewind(struct kn_cross *c)
+{
+    for (int i = 0; i < c->n; i++)
+        c->column[i].first = c->column[i].n = 0;
+}
+
 void kn_cross_next(struct kn_cross *c)
 {
     for (int i = c->n - 1; i >= 0; i--) {

@@ -38,6 +38,8 @@ struct kn_cross {
     struct kn_reader read; /* checks the deadline while a long string is hashed */
 };
 
+/* Moves all columns before the first row. */
+void kn_cross_rewind(struct kn_cross *c);
 /* Moves the columns to the next combination of a row's values. */
 void kn_cross_next(struct kn_cross *c);
 /* Returns the work on the current combination, in units of rt_run_spend. */

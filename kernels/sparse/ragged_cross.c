@@ -196,12 +196,6 @@ static enum rt_status enter_row(struct kn_cross *c, int64_t row, int64_t *n)
     return rt_run_spend(c->r, &c->r->left, 8 + 4 * c->n);
 }
 
-static void rewind_columns(struct kn_cross *c)
-{
-    for (int i = 0; i < c->n; i++)
-        c->column[i].first = c->column[i].n = 0;
-}
-
 /* Writes the row splits of the output, and sets *total to their last element. */
 static enum rt_status write_splits(struct kn_cross *c, int64_t *total)
 {
@@ -215,7 +209,7 @@ static enum rt_status write_splits(struct kn_cross *c, int64_t *total)
     if (!rt_out(r, 1, 1, (int64_t[]){rows + 1}))
         return r->err->code;
     kn_put_int(&r->out[1], 0, 0);
-    rewind_columns(c);
+    kn_cross_rewind(c);
     for (int64_t row = 0; row < rows; row++) {
         if (enter_row(c, row, &n))
             return r->err->code;
@@ -236,7 +230,7 @@ static enum rt_status write_values(struct kn_cross *c, int64_t total)
     if (!value)
         return r->err->code;
     c->read = (struct kn_reader){.r = r, .left = &left};
-    rewind_columns(c);
+    kn_cross_rewind(c);
     for (int64_t row = 0; row < c->rows && at < total; row++) {
         if (enter_row(c, row, &n))
             return r->err->code;

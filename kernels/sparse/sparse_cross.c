@@ -81,12 +81,6 @@ static enum rt_status check_inputs(struct kn_cross *c)
 
 /* ---- rows and their combinations ---- */
 
-static void rewind_columns(struct kn_cross *c)
-{
-    for (int i = 0; i < c->n; i++)
-        c->column[i].first = c->column[i].n = 0;
-}
-
 /* Moves each column to its first value in `row`. Returns the number of combinations of the row's
  * values, or -1 on overflow. */
 static int64_t enter_row(struct kn_cross *c, int64_t row)
@@ -150,7 +144,7 @@ static enum rt_status write_all(struct kn_cross *c, int64_t total, int64_t most)
     shape[0] = c->rows;
     shape[1] = most;
     c->read = (struct kn_reader){.r = r, .left = &left};
-    rewind_columns(c);
+    kn_cross_rewind(c);
     for (int64_t row = next_row(c, 0); row < c->rows && at < total; row = next_row(c, row + 1)) {
         const int64_t n = enter_row(c, row);
         for (int64_t i = 0; i < n; i++, at++, kn_cross_next(c)) {
@@ -182,7 +176,7 @@ static enum rt_status cross(struct kn_cross *c)
     enum rt_status st = check_inputs(c);
     if (st)
         return st;
-    rewind_columns(c);
+    kn_cross_rewind(c);
     for (int64_t row = next_row(c, 0); row < c->rows && c->n; row = next_row(c, row + 1)) {
         const int64_t n = enter_row(c, row);
         if (rt_run_spend(r, &left, c->n * KN_STRING_WORK))
