@@ -10,13 +10,13 @@
 #include "kernels/cuda/epilogue.h"
 #include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
+#include "kernels/cuda/workspace.h"
 #include "kernels/fused/epilogue.h"
 #include "kernels/math/elementwise.h"
 #include "runtime/base/checked.h"
 
 enum {
-    RANK = 2,        /* tried before the plain kernel (conv.c) */
-    ALIGNMENT = 256, /* alignment of the workspace; scratch memory is only aligned to 64 bytes */
+    RANK = 2, /* tried before the plain kernel (conv.c) */
 };
 
 struct state {
@@ -153,11 +153,11 @@ static enum rt_status reserve(struct rt_prep *p, struct state *s)
     size_t bytes = s->plan->workspace_bytes;
     const size_t out_bytes = (size_t)kn_shape_count(&p->out[0].shape) * sizeof(float);
     if (s->epilogue.in[RT_EPILOGUE_RESIDUAL]) {
-        s->residual_at = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+        s->residual_at = kc_workspace_offset(bytes);
         if (!rt_add_size(s->residual_at, out_bytes, &bytes))
             return rt_fail_memory(p->err, p->node->name, out_bytes);
     }
-    if (!rt_add_size(bytes, ALIGNMENT, &p->scratch_bytes))
+    if (!rt_add_size(bytes, KC_WORKSPACE_ALIGNMENT, &p->scratch_bytes))
         return rt_fail_memory(p->err, p->node->name, bytes);
     return RT_OK;
 }
@@ -184,16 +184,11 @@ enum rt_status kc_conv_dnn_prepare(struct rt_prep *p, void **state)
     return st ? st : pack_filter(p, s);
 }
 
-static char *align_up(void *p)
-{
-    return (char *)p + (-(uintptr_t)p & (ALIGNMENT - 1));
-}
-
 enum rt_status kc_conv_dnn_run(struct rt_run *r)
 {
     const struct state *s = r->state;
     const int bias = s->epilogue.in[RT_EPILOGUE_ADD];
-    char *workspace = align_up(r->scratch);
+    char *workspace = kc_workspace(r->scratch);
     const void *residual;
     enum rt_status st =
         kc_epilogue_residual(&s->epilogue, r, workspace + s->residual_at, &residual);

@@ -8,12 +8,12 @@
 #include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/table.h"
+#include "kernels/cuda/workspace.h"
 #include "kernels/math/elementwise.h"
 #include "runtime/base/checked.h"
 
 enum {
-    RANK = 2,        /* tried before the plain kernel (matmul.c) */
-    ALIGNMENT = 256, /* alignment of the workspace; scratch memory is only aligned to 64 bytes */
+    RANK = 2, /* tried before the plain kernel (matmul.c) */
 };
 
 struct state {
@@ -110,11 +110,11 @@ static enum rt_status reserve(struct rt_prep *p, struct state *s)
     const size_t out_bytes = (size_t)kn_shape_count(&p->out[0].shape) * sizeof(float);
     s->copies_residual = s->epilogue.in[RT_EPILOGUE_RESIDUAL] && !s->done.has_residual;
     if (s->copies_residual) {
-        s->residual_at = (bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+        s->residual_at = kc_workspace_offset(bytes);
         if (!rt_add_size(s->residual_at, out_bytes, &bytes))
             return rt_fail_memory(p->err, p->node->name, out_bytes);
     }
-    if (!rt_add_size(bytes, ALIGNMENT, &p->scratch_bytes))
+    if (!rt_add_size(bytes, KC_WORKSPACE_ALIGNMENT, &p->scratch_bytes))
         return rt_fail_memory(p->err, p->node->name, bytes);
     return RT_OK;
 }
@@ -141,17 +141,12 @@ enum rt_status kc_matmul_blas_prepare(struct rt_prep *p, void **state)
     return st ? st : reserve(p, s);
 }
 
-static char *align_up(void *p)
-{
-    return (char *)p + (-(uintptr_t)p & (ALIGNMENT - 1));
-}
-
 enum rt_status kc_matmul_blas_run(struct rt_run *r)
 {
     const struct state *s = r->state;
     const int bias = s->epilogue.in[RT_EPILOGUE_ADD];
     const int residual = s->epilogue.in[RT_EPILOGUE_RESIDUAL];
-    char *workspace = align_up(r->scratch);
+    char *workspace = kc_workspace(r->scratch);
     const void *left = NULL;
     void *const address[KC_PRODUCT_N_TENSORS] = {
         [KC_PRODUCT_A] = r->in[0].data,

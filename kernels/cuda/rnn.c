@@ -11,12 +11,12 @@
 #include "kernels/cuda/device/rnn.h"
 #include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/table.h"
+#include "kernels/cuda/workspace.h"
 #include "kernels/math/elementwise.h"
 #include "runtime/base/checked.h"
 
 enum {
     MOST_STEPS = 1024,
-    ALIGNMENT = 256,
 };
 
 struct state {
@@ -162,10 +162,11 @@ enum rt_status kc_rnn_prepare(struct rt_prep *p, void **state)
     const int64_t sums = rt_mul_saturated(s->product.m, s->product.n);
     const int64_t floats = rt_mul_saturated(2, h);
     s->sums_at = s->plan ? s->plan->workspace_bytes : 0;
-    s->sums_at = (s->sums_at + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    s->sums_at = kc_workspace_offset(s->sums_at);
     if (sums > INT64_MAX / 8 || floats > INT64_MAX / 8 ||
         !rt_add_size(s->sums_at, ((size_t)sums * sizeof(float) + 63) & ~(size_t)63, &s->h_at) ||
-        !rt_add_size(s->h_at, (size_t)floats * sizeof(float) + ALIGNMENT, &p->scratch_bytes))
+        !rt_add_size(s->h_at, (size_t)floats * sizeof(float) + KC_WORKSPACE_ALIGNMENT,
+                     &p->scratch_bytes))
         return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "a recurrent layer of too many elements");
     return RT_OK;
 }
@@ -196,7 +197,7 @@ enum rt_status kc_rnn_run(struct rt_run *r)
 {
     const struct state *s = r->state;
     const struct kn_layer *y = &s->layer;
-    char *workspace = (char *)r->scratch + (-(uintptr_t)r->scratch & (ALIGNMENT - 1));
+    char *workspace = kc_workspace(r->scratch);
     float *sums = (float *)(workspace + s->sums_at), *spare = (float *)(workspace + s->h_at);
     const int64_t tiles =
         (y->units + KC_RNN_UNITS - 1) / KC_RNN_UNITS * ((y->batch + KC_RNN_ROWS - 1) / KC_RNN_ROWS);
