@@ -26,6 +26,11 @@ static struct {
 
 static const char *const level_names[] = {"ERROR", "WARNING", "INFO", "DEBUG"};
 
+const char *rt_log_level_name(enum rt_log_level level)
+{
+    return level_names[level];
+}
+
 static void put(const char *s, size_t n)
 {
     while (n) {
@@ -85,7 +90,7 @@ static char *new_line(size_t capacity, enum rt_log_level level, write_rest *rest
     bool json = the_log.format == RT_LOG_JSON;
     size_t n = (size_t)snprintf(line, capacity,
                                 json ? "{\"time\":\"%s\",\"level\":\"%s\",\"msg\":\"" : "%s %s ",
-                                when, level_names[level]);
+                                when, rt_log_level_name(level));
     n += rest(line + n, capacity - n, level, arg);
     snprintf(line + n, capacity - n, json ? "}\n" : "\n");
     return line;

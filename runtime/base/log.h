@@ -21,6 +21,8 @@ enum rt_log_format { RT_LOG_TEXT, RT_LOG_JSON };
 
 extern _Atomic int rt_log_level; /* messages above this level are discarded */
 
+const char *rt_log_level_name(enum rt_log_level level); /* such as "WARNING" */
+
 void rt_log_start(enum rt_log_format format);
 void rt_log_stop(void);
 

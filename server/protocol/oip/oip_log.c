@@ -81,10 +81,10 @@ static enum rt_status set(struct settings *s, struct rt_span name, const struct 
 
 static enum rt_status apply(const struct settings *s, struct rt_error *err)
 {
-    const int level = s->verbose   ? RT_LOG_DEBUG
-                      : s->info    ? RT_LOG_INFO
-                      : s->warning ? RT_LOG_WARNING
-                                   : RT_LOG_ERROR;
+    const enum rt_log_level level = s->verbose   ? RT_LOG_DEBUG
+                                    : s->info    ? RT_LOG_INFO
+                                    : s->warning ? RT_LOG_WARNING
+                                                 : RT_LOG_ERROR;
 
     if (!s->error)
         return rt_fail(err, RT_UNIMPLEMENTED, "errors are always logged: log_error is always true");
@@ -92,12 +92,9 @@ static enum rt_status apply(const struct settings *s, struct rt_error *err)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "the log has one level: log_verbose_level above 0 needs log_info, and "
                        "log_info needs log_warning");
-    if (level != atomic_exchange(&rt_log_level, level))
+    if ((int)level != atomic_exchange(&rt_log_level, (int)level))
         rt_log_write(RT_LOG_INFO, "the level of the log is %s by request",
-                     level == RT_LOG_DEBUG     ? "DEBUG"
-                     : level == RT_LOG_INFO    ? "INFO"
-                     : level == RT_LOG_WARNING ? "WARNING"
-                                               : "ERROR");
+                     rt_log_level_name(level));
     return RT_OK;
 }
 
