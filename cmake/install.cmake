@@ -31,7 +31,7 @@ endforeach()
 foreach(name api/describe core/buffer core/device core/graph core/infer core/kernel core/object core/op
              core/pool core/registry core/run core/schema core/str core/tensor core/tuning core/types
              exec/parallel exec/trace files/checkpoint files/saved_model select/autotune
-             session/compiler session/resource session/session)
+             session/accelerators session/compiler session/resource session/session)
   list(APPEND SLIPWAY_HEADERS runtime/${name}.h)
 endforeach()
 foreach(header ${SLIPWAY_HEADERS})

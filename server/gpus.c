@@ -1,4 +1,4 @@
-/* Implements the choice of GPUs and the reaction to their failures (gpus.h). */
+/* Implements the opening of GPUs and the reaction to their failures (gpus.h). */
 #include "server/gpus.h"
 
 #include <signal.h>
@@ -6,14 +6,14 @@
 #include <unistd.h>
 
 #include "runtime/base/log.h"
-#include "runtime/core/device/device_memory.h"
 
 static void gpu_failed(struct rt_device *d, const char *reason, void *arg)
 {
     struct srv_server *s = arg;
     const bool exits = strcmp(s->options.gpu_on_fault, "exit") == 0;
     RT_LOG(RT_LOG_ERROR, "GPU:%d has failed: %s; %s (--gpu_on_fault=%s)", d->index, reason,
-           exits ? "the process ends" : "its models run on the processor", s->options.gpu_on_fault);
+           exits ? "the process ends" : "other GPUs and the processor run its models",
+           s->options.gpu_on_fault);
     if (!exits || atomic_exchange(&s->gpu_failed, true))
         return;
     /* The load balancer sees at once that the server is not ready. The main thread drains as after
@@ -28,8 +28,6 @@ enum rt_status srv_gpus_open(struct srv_server *s, struct rt_error *err)
     const struct rt_accelerator_options options = {.which = o->gpus,
                                                    .n_streams = (int)o->gpu_slots,
                                                    .memory_fraction = o->gpu_memory_fraction,
-                                                   .full_precision =
-                                                       strcmp(o->gpu_precision, "float32") == 0,
                                                    .pinned_bytes = (size_t)o->gpu_pinned_bytes,
                                                    .hang_ns = o->gpu_hang_ms * 1000000,
                                                    .on_failure = gpu_failed,
@@ -45,31 +43,4 @@ void srv_gpus_close(struct srv_server *s)
 {
     if (s->gpus.close)
         s->gpus.close(&s->gpus);
-}
-
-static int64_t used(struct rt_device *d)
-{
-    const struct rt_device_counts counts = rt_device_counts(d);
-    int64_t bytes = 0;
-    for (int k = 0; k < RT_DEVICE_USES; k++)
-        bytes += counts.used[k];
-    return bytes;
-}
-
-struct rt_device *srv_gpus_choose(struct srv_server *s)
-{
-    struct rt_device *best = NULL;
-    int64_t least = INT64_MAX;
-    /* Loads in progress do not hold much memory yet, so several GPUs may have the same amount in
-     * use. Therefore each search begins at the next GPU. */
-    const unsigned first = atomic_fetch_add(&s->n_gpus_chosen, 1);
-    for (unsigned k = 0; k < (unsigned)s->gpus.n; k++) {
-        struct rt_device *d = s->gpus.device[(first + k) % (unsigned)s->gpus.n];
-        const int64_t bytes = used(d);
-        if (!atomic_load(&d->has_failed) && bytes < least) {
-            best = d;
-            least = bytes;
-        }
-    }
-    return best;
 }

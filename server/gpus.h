@@ -1,8 +1,8 @@
 /*
- * The GPUs of the server: opens them, chooses one for each version, and reacts to failures.
+ * The GPUs of the server: opens and closes them, and reacts to failures.
  *
  * Owner: the server.
- * Threads: the main thread opens and closes the GPUs. Any thread may call srv_gpus_choose.
+ * Threads: the main thread opens and closes the GPUs.
  */
 #ifndef SRV_GPUS_H
 #define SRV_GPUS_H
@@ -16,8 +16,5 @@ enum { SRV_EXIT_GPU_FAILED = 70 };
 enum rt_status srv_gpus_open(struct srv_server *s, struct rt_error *err);
 /* Closes the GPUs. No model may be loaded on them. */
 void srv_gpus_close(struct srv_server *s);
-/* Returns the GPU for the next version: the GPU that has the least memory in use. Returns NULL if
- * there is no GPU or all have failed. */
-struct rt_device *srv_gpus_choose(struct srv_server *s);
 
 #endif

@@ -1,7 +1,6 @@
 /* Implements the functions by which the manager loads, publishes and frees versions. They use the
  * runtime's models, the model queues, the metrics and the request logs. */
 #include "runtime/base/machine.h"
-#include "server/gpus.h"
 #include "server/replay/golden.h"
 #include "server/replay/model_warmup.h"
 #include "server/versions/loader.h"
@@ -86,7 +85,6 @@ static void configure(struct srv_server *s, const struct srv_config *config)
 const struct srv_model_calls srv_model_calls = {
     .is_complete = rt_saved_model_is_complete,
     .load = rt_model_load,
-    .choose_gpu = srv_gpus_choose,
     .has_warmup = srv_warmup_is_there,
     .validate = validate,
     .free = rt_model_free,

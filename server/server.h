@@ -85,7 +85,8 @@ struct srv_server {
     struct rt_idle_cache *idle_cache;
     struct rt_parallel *parallel; /* CPU cores that the runs of all versions share */
     struct rt_accelerators gpus;  /* opened before the first model is loaded, then constant */
-    _Atomic unsigned n_gpus_chosen;
+    /* bytes of each GPU's memory that loads in progress have reserved */
+    _Atomic int64_t gpu_reserved[RT_MAX_ACCELERATORS];
     _Atomic bool gpu_failed;      /* whether the process ends because of a failed GPU */
     struct rt_autotune *autotune; /* autotune cache of all versions */
     /* compiler of all versions, or NULL with --specialise=off */

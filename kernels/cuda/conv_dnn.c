@@ -176,7 +176,7 @@ enum rt_status kc_conv_dnn_prepare(struct rt_prep *p, void **state)
     enum rt_status st = rt_epilogue_read(p->node, &s->epilogue, p->err);
     if (!st && !describe(p, &s->epilogue, &s->conv))
         st = rt_fail(p->err, RT_FAILED_PRECONDITION, "cuDNN cannot compute this convolution");
-    s->conv.precision = gpu->precision;
+    s->conv.precision = cuda_precision(p);
     if (!st)
         st = make_plan(s, dnn, p->err);
     if (!st)

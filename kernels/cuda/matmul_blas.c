@@ -136,7 +136,7 @@ enum rt_status kc_matmul_blas_prepare(struct rt_prep *p, void **state)
         st = rt_fail(p->err, RT_FAILED_PRECONDITION, "cuBLASLt cannot compute this product");
     if (st)
         return st;
-    product.precision = gpu->precision;
+    product.precision = cuda_precision(p);
     st = make_plan(s, blas, &product, p->err);
     return st ? st : reserve(p, s);
 }

@@ -141,7 +141,7 @@ static void plan_product(const struct rt_prep *p, struct state *s)
                                        .k = s->product.k,
                                        .batches = 1,
                                        .has_bias = s->has_bias,
-                                       .precision = gpu->precision};
+                                       .precision = cuda_precision(p)};
     if (blas && s->product.k > 0 && s->w_at * sizeof(float) % 64 == 0 &&
         blas->plan(blas, &product, &s->plan, &err))
         s->plan = NULL;

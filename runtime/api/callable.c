@@ -406,7 +406,8 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
         .n_all_cancelled = options ? options->n_all_cancelled : 0,
         .aliases.is_needed = b->plan->effects & 1u << RT_WRITES,
         .trace = trace && trace->wants_times ? trace : NULL,
-        .on_wait = options ? options->on_wait : NULL};
+        .on_wait = options ? options->on_wait : NULL,
+        .accelerator = options ? options->accelerator : 0};
     if (trace && trace->wants_graph)
         rt_trace_plan(trace, b->plan);
     rt_parallel_enter(s->options.parallel);
@@ -479,13 +480,13 @@ static bool is_accelerated(const struct rt_plan *p)
     return false;
 }
 
-struct rt_device *rt_callable_accelerator(const struct rt_callable *c)
+bool rt_callable_is_accelerated(const struct rt_callable *c)
 {
     struct rt_mutex *mu = (struct rt_mutex *)(uintptr_t)&c->mu;
     rt_mutex_lock(mu);
     const bool yes = c->box && is_accelerated(c->box->plan);
     rt_mutex_unlock(mu);
-    return yes ? c->session->options.accelerator : NULL;
+    return yes;
 }
 
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed)

@@ -11,8 +11,7 @@
 #include "runtime/session/session.h"
 
 void rt_callable_free(struct rt_callable *c);
-/* Returns the session's accelerator if the callable's plan assigns at least one node to it, and
- * otherwise NULL. */
-struct rt_device *rt_callable_accelerator(const struct rt_callable *c);
+/* Returns whether the callable's plan assigns at least one node to the session's accelerators. */
+bool rt_callable_is_accelerated(const struct rt_callable *c);
 
 #endif

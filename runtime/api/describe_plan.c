@@ -223,7 +223,7 @@ static enum rt_dtype feed_dtype(const struct description *t, const struct rt_pla
 static const char *why_on_cpu(const struct rt_plan *p, const struct rt_plan_step *n,
                               const struct rt_described_node *d, const struct rt_specialisation *l)
 {
-    if (!p->session->options.accelerator || !d->is_step || d->on_accelerator)
+    if (!p->session->options.accelerators.n || !d->is_step || d->on_accelerator)
         return NULL;
     if (n->kind != PL_OP)
         return "control flow";

@@ -540,13 +540,13 @@ void rt_model_free(struct rt_model *m)
     free(m);
 }
 
-struct rt_device *rt_model_accelerator(const struct rt_model *m)
+const struct rt_session_accelerators *rt_model_accelerators(const struct rt_model *m)
 {
-    struct rt_device *found = NULL;
-    for (int i = 0; i < m->n_signatures && !found; i++)
-        if (m->signatures[i].call)
-            found = rt_callable_accelerator(m->signatures[i].call);
-    return found;
+    static const struct rt_session_accelerators none;
+    for (int i = 0; i < m->n_signatures; i++)
+        if (m->signatures[i].call && rt_callable_is_accelerated(m->signatures[i].call))
+            return &m->session->options.accelerators;
+    return &none;
 }
 
 const struct rt_model_signature *rt_model_signature(const struct rt_model *m, const char *name)

@@ -127,7 +127,6 @@ void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
     rt_mutex_unlock(&s->spec_mu);
     *out = (struct rt_session_stats){.held_bytes = rt_session_held(s),
                                      .packed_bytes = atomic_load(&s->packed_bytes),
-                                     .accelerator_bytes = atomic_load(&s->accelerator_bytes),
                                      .n_specialisations = n_specialisations,
                                      .specialisation_bytes = specialisation_bytes,
                                      .idle_bytes =
@@ -135,4 +134,6 @@ void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
                                      .state_bytes = rt_pool_in_use(s->state.pool),
                                      .runs = atomic_load(&s->runs),
                                      .nodes_run = atomic_load(&s->nodes_run)};
+    for (int k = 0; k < s->options.accelerators.n; k++)
+        out->accelerator_bytes[k] = atomic_load(&s->accelerator_bytes[k]);
 }

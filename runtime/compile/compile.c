@@ -28,7 +28,8 @@ int rt_session_compile(struct rt_session *s)
     struct rt_error err = {0};
     for (; !rt_session_check(s, &err) && (w = rt_pending_compilation_take(s)); n++) {
         struct rt_specialisation *l;
-        if (rt_specialisation_new(w->plan, w->begin, w->live, w->n_live, &l, &err) == RT_OK)
+        if (rt_specialisation_new(w->plan, w->begin, w->live, w->n_live, w->accelerator, &l,
+                                  &err) == RT_OK)
             adopt(s, l);
         else
             rt_pending_compilation_refuse(s, w); /* Runs in tier 0 report the error. */

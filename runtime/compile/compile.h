@@ -14,10 +14,11 @@
 
 #include "runtime/plan/specialisation.h"
 
-/* Creates a specialisation of the segment that begins at node `begin`, for the given live values.
- * The specialisation has a copy of `live`, in which this function sets `patch` and `n_patch`. */
+/* Creates a specialisation of the segment that begins at node `begin`, for the given live values
+ * and the session's accelerator with the given index. The specialisation has a copy of `live`, in
+ * which this function sets `patch` and `n_patch`. */
 enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct rt_live *live,
-                                     int n_live, struct rt_specialisation **out,
+                                     int n_live, int accelerator, struct rt_specialisation **out,
                                      struct rt_error *err);
 /* Plans memory: sets the offsets of n extents so that extents in use at the same step do not
  * overlap. Returns the size of the activation buffer, or SIZE_MAX if it is too large or memory runs

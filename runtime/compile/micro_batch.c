@@ -143,7 +143,7 @@ enum rt_status rt_micro_batches_new(const struct rt_specialisation *l, int64_t r
     if (!live || !w || !(w->live = live_of(l, l->live[0].shape.dim[0])))
         st = rt_fail_memory(err, "a layout", sizeof *w);
     if (!st)
-        st = rt_specialisation_new(l->plan, 0, live, l->n_live, micro_batch, err);
+        st = rt_specialisation_new(l->plan, 0, live, l->n_live, l->accelerator, micro_batch, err);
     free(live);
     if (st) {
         if (w)

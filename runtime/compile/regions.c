@@ -160,11 +160,11 @@ static enum rt_status upload(struct building *b, struct value *x, void **address
     struct work *w = b->w;
     const bool is_evaluated = x->made >= 0 && w->role[x->made - w->begin] == EVALUATED;
     if (!is_evaluated && x->tensor.buf)
-        return rt_upload_find(w->plan->session, &x->tensor, address, w->err);
+        return rt_upload_find(w->plan->session, w->device, &x->tensor, address, w->err);
     if (!sp_grow(&b->r->upload, b->r->n_uploads, sizeof *b->r->upload))
         return sp_no_memory(w);
     struct rt_device_memory *own = &b->r->upload[b->r->n_uploads];
-    const enum rt_status st = rt_upload_new(w->plan->session, &x->tensor, own, w->err);
+    const enum rt_status st = rt_upload_new(w->plan->session, w->device, &x->tensor, own, w->err);
     if (!st) {
         *address = own->address;
         b->r->n_uploads++;

@@ -332,12 +332,31 @@ static void find_needs(struct work *w)
         needs(w, i);
 }
 
+/* Checks that the activations of the regions fit in the memory that the server, and the session,
+ * may use of the accelerator. */
+static enum rt_status check_device_memory(const struct work *w)
+{
+    const struct rt_session *s = w->plan->session;
+    const size_t bytes = w->l->device_bytes, limit = s->options.accelerators.limit;
+    const size_t constants = (size_t)atomic_load(&s->accelerator_bytes[w->accelerator]);
+    if (!rt_device_blocks_fit(w->device, bytes))
+        return rt_fail(w->err, RT_RESOURCE_EXHAUSTED,
+                       "the activations do not fit in the accelerator's memory");
+    if (limit && (constants > limit || bytes > limit - constants))
+        return rt_fail(w->err, RT_RESOURCE_EXHAUSTED,
+                       "%zu bytes of activations exceed the model's limit of %zu bytes on %s:%d",
+                       bytes, limit, w->device->type, w->device->index);
+    return RT_OK;
+}
+
 static enum rt_status make(struct work *w, const struct rt_live *live, int n_live)
 {
     const struct rt_plan *p = w->plan;
     struct rt_specialisation *l = w->l;
     l->plan = w->plan;
     l->begin = w->begin;
+    l->session = p->session;
+    l->accelerator = w->accelerator;
     l->device = w->device;
     atomic_init(&l->refs, 1);
     l->live = calloc((size_t)n_live + 1, sizeof *l->live);
@@ -381,9 +400,9 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
     l->device_bytes = l->n_regions ? rt_memory_plan_place(l->extent, l->n_extents, true) : 0;
     if (l->activation_bytes == SIZE_MAX || l->device_bytes == SIZE_MAX)
         return sp_no_memory(w);
-    if (l->n_regions && !rt_device_blocks_fit(w->device, l->device_bytes))
-        return rt_fail(w->err, RT_RESOURCE_EXHAUSTED,
-                       "the activations do not fit in the accelerator's memory");
+    st = l->n_regions ? check_device_memory(w) : RT_OK;
+    if (st)
+        return st;
     size_t evaluated = 0;
     for (int k = 0; k < l->n_evaluated; k++)
         evaluated += sizeof *l->evaluated + rt_tensor_bytes(&l->evaluated[k]);
@@ -398,7 +417,7 @@ static enum rt_status make(struct work *w, const struct rt_live *live, int n_liv
 }
 
 enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct rt_live *live,
-                                     int n_live, struct rt_specialisation **out,
+                                     int n_live, int accelerator, struct rt_specialisation **out,
                                      struct rt_error *err)
 {
     struct rt_error own = {0};
@@ -406,7 +425,8 @@ enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct 
     struct work w = {.plan = p,
                      .begin = begin,
                      .end = begin,
-                     .device = p->session->options.accelerator,
+                     .accelerator = accelerator,
+                     .device = p->session->options.accelerators.device[accelerator],
                      .err = err ? err : &own};
     w.value = calloc((size_t)p->n_values + 1, sizeof *w.value);
     w.role = calloc((size_t)n + 1, sizeof *w.role);

@@ -72,7 +72,8 @@ struct work {
     int *step_of;
     struct rt_info *info;
     size_t state_bytes;
-    struct rt_device *device; /* the session's accelerator, or NULL */
+    int accelerator;          /* index of the session's accelerator */
+    struct rt_device *device; /* the accelerator, or NULL if the session has none */
     /* for each node of the segment, the result of sp_region_of; NULL without an accelerator */
     int *region_of;
     struct region_nodes *region;

@@ -126,11 +126,8 @@ struct rt_accelerator_options {
     int n_streams;          /* number of streams of each accelerator, between 1 and
                              * RT_MAX_STREAMS */
     double memory_fraction; /* fraction of the memory that sessions may use; 0 means all memory */
-    /* Whether matmuls and convolutions keep the precision of float32. Otherwise, the accelerator
-     * may round their inputs to TF32, which is faster. */
-    bool full_precision;
-    size_t pinned_bytes; /* maximum number of bytes of page-locked host memory
-                            (core/pinned.h) */
+    size_t pinned_bytes;    /* maximum number of bytes of page-locked host memory
+                               (core/pinned.h) */
     /* Time in nanoseconds after which work on an accelerator counts as a failure. The work must
      * also have taken 20 times as long as the longest work that has ended. 0 means no limit. */
     int64_t hang_ns;

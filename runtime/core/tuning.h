@@ -18,6 +18,9 @@ struct rt_tuning {
     bool no_specialise; /* disables compilation for exact shapes, so that plans run node by node */
     /* allows packing constant matrices and filters as bfloat16; sums remain float32 */
     bool bf16;
+    /* Whether matmuls and convolutions on the accelerator keep the precision of float32. Otherwise,
+     * the accelerator may round their inputs to TF32, which is faster. */
+    bool full_precision;
 };
 
 #endif

@@ -69,6 +69,11 @@ struct rt_context *rt_context_take(struct rt_plan *p, struct rt_run_shared *shar
     return c;
 }
 
+struct rt_device *rt_context_accelerator(const struct rt_context *c)
+{
+    return c->shared->session->options.accelerators.device[c->shared->accelerator];
+}
+
 /* Reserves capacity in the idle cache for the context's scratch memory and execution instances. If
  * the capacity does not suffice, drops the scratch memory and reserves capacity only for the
  * instances. Returns false if even the instances do not fit. */

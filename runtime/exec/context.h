@@ -40,6 +40,7 @@ struct rt_run_shared {
     struct rt_aliases aliases;
     struct rt_trace *trace;             /* trace that the run records, or NULL if it records none */
     const struct rt_wait_hook *on_wait; /* called before the run's first wait, then set to NULL */
+    int accelerator;                    /* index of the session's accelerator that the run uses */
 };
 
 struct rt_context {
@@ -69,6 +70,9 @@ struct rt_context {
      * loop. */
     struct rt_tensor *loop;
 };
+
+/* Returns the accelerator that the context's run uses, or NULL if its session has none. */
+struct rt_device *rt_context_accelerator(const struct rt_context *c);
 
 /* ---- contexts of a plan ---- */
 

@@ -14,7 +14,7 @@ enum { USED_STEP = 64 };
 
 struct rt_instance *rt_instance_find(struct rt_context *c, int begin)
 {
-    const struct rt_device *d = c->shared->session->options.accelerator;
+    const struct rt_device *d = rt_context_accelerator(c);
     if (d && atomic_load_explicit(&d->has_failed, memory_order_relaxed))
         return NULL; /* Without a specialisation, all nodes run on the CPU, one at a time. */
     struct rt_instance *f = rt_instance_take(c, begin);

@@ -1,4 +1,4 @@
-/* Runs a region on a stream of the session's accelerator. */
+/* Runs a region on a stream of the run's accelerator. */
 #include "runtime/exec/region_run.h"
 
 #include <stdlib.h>
@@ -10,11 +10,6 @@
 #include "runtime/exec/trace.h"
 #include "runtime/select/prepared.h"
 #include "runtime/session/session_internal.h"
-
-static struct rt_device *device_of(const struct rt_context *c)
-{
-    return c->shared->session->options.accelerator;
-}
 
 /* ---- binding ---- */
 
@@ -217,7 +212,7 @@ static enum rt_status check(void *arg, struct rt_error *err)
 enum rt_status rt_region_run(struct rt_context *c, const struct rt_specialisation *l,
                              struct rt_region *r, const struct rt_tensor *arg, struct rt_error *err)
 {
-    struct rt_device *d = device_of(c);
+    struct rt_device *d = rt_context_accelerator(c);
     const struct rt_check may_wait = {check, c};
     struct rt_stream stream;
     enum rt_status st = rt_stream_take(d, l->device_bytes, &may_wait, &stream, err);
@@ -262,7 +257,7 @@ static bool is_invariant(const struct rt_plan_step *loop, int k)
 enum rt_status rt_region_copy_invariants(struct rt_context *c, const struct rt_plan_step *loop,
                                          struct rt_tensor *in, struct rt_error *err)
 {
-    struct rt_device *d = device_of(c);
+    struct rt_device *d = rt_context_accelerator(c);
     enum rt_status st = RT_OK;
     for (int k = 0; k < loop->n_in && d && !st; k++) {
         struct rt_tensor copy;

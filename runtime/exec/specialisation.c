@@ -3,11 +3,14 @@
 #include "runtime/plan/specialisation.h"
 #include "runtime/exec/context.h"
 #include "runtime/select/prepared.h"
+#include "runtime/select/upload.h"
 
 #include <stdlib.h>
 
 bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context *c)
 {
+    if (l->n_regions && l->accelerator != c->shared->accelerator)
+        return false;
     for (int k = 0; k < l->n_live; k++) {
         const struct rt_live *x = &l->live[k];
         const struct rt_tensor *t = &c->value[x->value];
@@ -20,7 +23,7 @@ bool rt_segment_fits(const struct rt_specialisation *l, const struct rt_context 
     return true;
 }
 
-void rt_region_clear(struct rt_region *r, struct rt_device *d)
+void rt_region_clear(struct rt_region *r, struct rt_session *s, struct rt_device *d)
 {
     for (int k = 0; k < RT_MAX_STREAMS; k++) {
         if (r->bound[k].steps.recorded)
@@ -31,7 +34,7 @@ void rt_region_clear(struct rt_region *r, struct rt_device *d)
     for (int k = 0; k < r->n_kernels; k++)
         rt_prepared_free(r->kernel[k].prepared);
     for (int k = 0; k < r->n_uploads; k++)
-        rt_device_free(d, RT_DEVICE_WEIGHTS, &r->upload[k]);
+        rt_constant_free(s, d, &r->upload[k]);
     free(r->kernel);
     free(r->arg);
     free(r->arg_kind);
@@ -49,7 +52,7 @@ void rt_specialisation_unref(struct rt_specialisation *l)
     for (int i = 0; i < l->n_evaluated; i++)
         rt_tensor_clear(&l->evaluated[i]);
     for (int i = 0; i < l->n_regions; i++)
-        rt_region_clear(&l->region[i], l->device);
+        rt_region_clear(&l->region[i], l->session, l->device);
     free(l->region);
     free(l->live);
     free(l->step);

@@ -105,9 +105,9 @@ static struct rt_segment *segment_at(struct rt_plan *p, int begin)
     return there;
 }
 
-static uint64_t hash_of(const struct rt_segment *g, const struct rt_tensor *value)
+static uint64_t hash_of(const struct rt_segment *g, const struct rt_tensor *value, int accelerator)
 {
-    uint64_t h = 0;
+    uint64_t h = (uint64_t)accelerator;
     for (int k = 0; k < g->n_live; k++) {
         const struct rt_tensor *t = &value[g->live[k]];
         uint64_t x = rt_hash(t->dim, (size_t)(t->rank > 0 ? t->rank : 0) * sizeof *t->dim);
@@ -117,9 +117,32 @@ static uint64_t hash_of(const struct rt_segment *g, const struct rt_tensor *valu
     return h | 1;
 }
 
+static bool is_for(const struct rt_specialisation *l, const struct rt_live *live)
+{
+    for (int k = 0; k < l->n_live; k++) {
+        const struct rt_live *x = &l->live[k], *y = &live[k];
+        if (x->dtype != y->dtype || x->shape.rank != y->shape.rank ||
+            memcmp(x->shape.dim, y->shape.dim,
+                   (size_t)(x->shape.rank > 0 ? x->shape.rank : 0) * sizeof *x->shape.dim) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Returns whether the segment has a specialisation for these live values that runs on the
+ * accelerator may use. Called under spec_mu. */
+static bool is_made(const struct rt_segment *g, const struct rt_live *live, int accelerator)
+{
+    for (const struct rt_specialisation *l = g->first; l; l = l->next)
+        if ((!l->n_regions || l->accelerator == accelerator) && is_for(l, live))
+            return true;
+    return false;
+}
+
 /* ---- pending compilations ---- */
 
-static struct rt_pending_compilation *pending_new(struct rt_context *c, const struct rt_segment *g)
+static struct rt_pending_compilation *pending_new(struct rt_context *c, const struct rt_segment *g,
+                                                  int accelerator)
 {
     struct rt_pending_compilation *w = calloc(1, sizeof *w + (size_t)g->n_live * sizeof *w->live);
     if (!w)
@@ -127,6 +150,7 @@ static struct rt_pending_compilation *pending_new(struct rt_context *c, const st
     w->plan = (struct rt_plan *)(uintptr_t)c->plan;
     w->box = rt_plan_box_ref(c->shared->box);
     w->begin = g->begin;
+    w->accelerator = accelerator;
     w->n_live = g->n_live;
     for (int k = 0; k < g->n_live; k++) {
         const struct rt_tensor *t = &c->value[g->live[k]];
@@ -158,13 +182,20 @@ static bool is_full(const struct rt_session *s, size_t bytes)
              rt_idle_cache_specialisations(s->idle_cache) >= MAX_IN_ALL));
 }
 
+/* Each accelerator has specialisations of its own. */
+static int max_per_segment(const struct rt_session *s)
+{
+    return s->options.accelerators.n > 1 ? s->options.accelerators.n * MAX_PER_SEGMENT
+                                         : MAX_PER_SEGMENT;
+}
+
 /* Returns whether the cache would accept a new specialisation of this segment. Called under
  * spec_mu. */
 static bool has_capacity(struct rt_session *s, const struct rt_segment *g)
 {
-    const struct rt_specialisation *l = g->n >= MAX_PER_SEGMENT ? least_used(s, g)
-                                        : is_full(s, 1)         ? least_used(s, NULL)
-                                                                : NULL;
+    const struct rt_specialisation *l = g->n >= max_per_segment(s) ? least_used(s, g)
+                                        : is_full(s, 1)            ? least_used(s, NULL)
+                                                                   : NULL;
     return !l || atomic_load(&s->runs) - atomic_load(&l->used) > STILL_USED;
 }
 
@@ -196,11 +227,32 @@ static bool missed(struct rt_session *s, struct rt_segment *g, uint64_t hash)
     return true;
 }
 
+/* While a version is being loaded, runs use only one accelerator. Requests the compilation for the
+ * others too, because any of them may run the version later. */
+static void request_on_others(struct rt_session *s, struct rt_context *c, struct rt_segment *g)
+{
+    for (int k = 0; k < s->options.accelerators.n; k++) {
+        struct rt_pending_compilation *w =
+            k == c->shared->accelerator ? NULL : pending_new(c, g, k);
+        if (!w)
+            continue;
+        rt_mutex_lock(&s->spec_mu);
+        const bool requests =
+            s->is_loading && s->n_pending < MAX_PENDING && !is_made(g, w->live, k);
+        s->n_pending += requests;
+        if (requests)
+            enqueue(s, w);
+        rt_mutex_unlock(&s->spec_mu);
+        if (!requests)
+            rt_pending_compilation_free(w);
+    }
+}
+
 /* Creates a pending compilation without holding the lock, and enqueues it. Called after `missed`
  * returned true. Returns false if out of memory; the next miss requests the compilation again. */
 static bool request(struct rt_session *s, struct rt_context *c, struct rt_segment *g, uint64_t hash)
 {
-    struct rt_pending_compilation *w = pending_new(c, g);
+    struct rt_pending_compilation *w = pending_new(c, g, c->shared->accelerator);
     if (w)
         w->hash = hash;
     rt_mutex_lock(&s->spec_mu);
@@ -212,6 +264,8 @@ static bool request(struct rt_session *s, struct rt_context *c, struct rt_segmen
         if (g->seen[k].hash == hash && g->seen[k].sight == REQUESTED)
             g->seen[k].sight = SEEN;
     rt_mutex_unlock(&s->spec_mu);
+    if (w)
+        request_on_others(s, c, g);
     return w != NULL;
 }
 
@@ -235,7 +289,7 @@ static struct rt_specialisation *find(struct rt_context *c, int begin, bool *pen
     uint64_t hash = 0;
     bool requests = false;
     if (g && !l) {
-        hash = hash_of(g, c->value);
+        hash = hash_of(g, c->value, c->shared->accelerator);
         requests = missed(s, g, hash);
     }
     rt_mutex_unlock(&s->spec_mu);
@@ -375,27 +429,6 @@ static struct rt_specialisation *least_used(struct rt_session *s, const struct r
     return least;
 }
 
-static bool is_for(const struct rt_specialisation *l, const struct rt_live *live)
-{
-    for (int k = 0; k < l->n_live; k++) {
-        const struct rt_live *x = &l->live[k], *y = &live[k];
-        if (x->dtype != y->dtype || x->shape.rank != y->shape.rank ||
-            memcmp(x->shape.dim, y->shape.dim,
-                   (size_t)(x->shape.rank > 0 ? x->shape.rank : 0) * sizeof *x->shape.dim) != 0)
-            return false;
-    }
-    return true;
-}
-
-/* Returns whether the segment has a specialisation for these live values. Called under spec_mu. */
-static bool is_made(const struct rt_segment *g, const struct rt_live *live)
-{
-    for (const struct rt_specialisation *l = g->first; l; l = l->next)
-        if (is_for(l, live))
-            return true;
-    return false;
-}
-
 void rt_specialisation_publish(struct rt_session *s, struct rt_specialisation *l)
 {
     struct rt_plan *p = l->plan;
@@ -403,8 +436,8 @@ void rt_specialisation_publish(struct rt_session *s, struct rt_specialisation *l
     struct rt_segment *g = segment_at(p, l->begin);
     struct forgotten old = {NULL, NULL};
     rt_mutex_lock(&s->spec_mu);
-    bool fits = g && !is_made(g, l->live);
-    if (fits && g->n >= MAX_PER_SEGMENT)
+    bool fits = g && !is_made(g, l->live, l->accelerator);
+    if (fits && g->n >= max_per_segment(s))
         forget(s, least_used(s, g), &old);
     while (fits && is_full(s, l->bytes))
         forget(s, least_used(s, NULL), &old);
@@ -493,7 +526,7 @@ static int live_feeds(struct rt_plan *p, const struct rt_shape *shapes, struct r
     return ok ? n : -1;
 }
 
-void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes)
+static void request_on(struct rt_plan_box *b, const struct rt_shape *shapes, int accelerator)
 {
     struct rt_session *s = b->plan->session;
     struct rt_pending_compilation *w =
@@ -504,11 +537,12 @@ void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes)
         return;
     }
     w->plan = b->plan;
+    w->accelerator = accelerator;
     w->box = rt_plan_box_ref(b);
     w->n_live = n;
     const struct rt_segment *g = segment_at(b->plan, 0);
     rt_mutex_lock(&s->spec_mu);
-    const bool requests = s->n_pending < MAX_PENDING && g && !is_made(g, w->live);
+    const bool requests = s->n_pending < MAX_PENDING && g && !is_made(g, w->live, accelerator);
     if (requests) {
         s->n_pending++;
         enqueue(s, w);
@@ -518,6 +552,13 @@ void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes)
         rt_pending_compilation_free(w);
     else
         wake_compiler(s);
+}
+
+void rt_segment_request(struct rt_plan_box *b, const struct rt_shape *shapes)
+{
+    request_on(b, shapes, 0);
+    for (int k = 1; k < b->plan->session->options.accelerators.n; k++)
+        request_on(b, shapes, k);
 }
 
 /* ---- freeing ---- */

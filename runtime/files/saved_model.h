@@ -178,8 +178,9 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
                              const struct rt_model_options *options, struct rt_error *err);
 void rt_model_free(struct rt_model *m);
 const struct rt_model_signature *rt_model_signature(const struct rt_model *m, const char *name);
-/* Returns the accelerator to which at least one node of a signature is assigned, or NULL. */
-struct rt_device *rt_model_accelerator(const struct rt_model *m);
+/* Returns the session's accelerators if at least one node of a signature is assigned to them.
+ * Otherwise, returns no accelerators. */
+const struct rt_session_accelerators *rt_model_accelerators(const struct rt_model *m);
 
 /*
  * A dynamic callable has feeds and fetches that a client chooses (SessionRun). It is a signature

@@ -35,18 +35,19 @@ static bool has_kernel(const struct rt_session *s, const struct rt_node *def)
     int n;
     const struct rt_kernel *const *k = rt_registry_kernels(s->options.registry, def->op->name, &n);
     for (int i = 0; i < n; i++)
-        if (strcmp(k[i]->device, s->options.accelerator->type) == 0 && rt_kernel_takes(k[i], def))
+        if (strcmp(k[i]->device, s->options.accelerators.device[0]->type) == 0 &&
+            rt_kernel_takes(k[i], def))
             return true;
     return false;
 }
 
 static bool is_assigned(const struct rt_session *s, const struct pl_node *n)
 {
-    if (!s->options.accelerator || n->effect != RT_PURE)
+    if (!s->options.accelerators.n || n->effect != RT_PURE)
         return false;
     const struct rt_span type = device_type(n->def->device);
-    const bool asks = is_type(type, s->options.accelerator->type);
-    const bool is_free = s->options.accelerates_all && !is_type(type, RT_CPU);
+    const bool asks = is_type(type, s->options.accelerators.device[0]->type);
+    const bool is_free = s->options.accelerators.run_all && !is_type(type, RT_CPU);
     return (asks || is_free) && has_kernel(s, n->def);
 }
 
@@ -54,7 +55,7 @@ enum rt_status pl_assign(struct pl_graph *g, struct rt_error *err)
 {
     const struct rt_session *s = g->session;
     (void)err;
-    if (!s->options.accelerator && !s->options.log_device_placement)
+    if (!s->options.accelerators.n && !s->options.log_device_placement)
         return RT_OK;
     for (int i = 0; i < g->n; i++) {
         struct pl_node *n = &g->node[i];
@@ -63,8 +64,8 @@ enum rt_status pl_assign(struct pl_graph *g, struct rt_error *err)
         n->on_accelerator = is_assigned(s, n);
         if (s->options.log_device_placement)
             RT_LOG(RT_LOG_INFO, "%s: (%s): /device:%s:%d", n->name, n->def->op->name,
-                   n->on_accelerator ? s->options.accelerator->type : RT_CPU,
-                   n->on_accelerator ? s->options.accelerator->index : 0);
+                   n->on_accelerator ? s->options.accelerators.device[0]->type : RT_CPU,
+                   n->on_accelerator ? s->options.accelerators.device[0]->index : 0);
     }
     return RT_OK;
 }

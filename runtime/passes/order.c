@@ -173,7 +173,7 @@ enum rt_status pl_order(const struct pl_graph *g, int *order, int *n_order, stru
     if (!st)
         st = walk_back_edges(&w, err);
     *n_order = w.n;
-    if (!st && g->session->options.accelerator && !has_tokens(g))
+    if (!st && g->session->options.accelerators.n && !has_tokens(g))
         st = group_by_device(g, order, w.n, err);
     free(w.mark);
     free(w.stack);

@@ -18,6 +18,7 @@
 
 struct rt_extent;
 struct rt_prepared;
+struct rt_session;
 struct rt_specialisation;
 
 struct rt_region_kernel {
@@ -66,8 +67,8 @@ struct rt_region {
     struct rt_bound_region bound[RT_MAX_STREAMS];
 };
 
-/* Frees everything that the region owns (exec/specialisation.c). `d` is the session's
- * accelerator. */
-void rt_region_clear(struct rt_region *r, struct rt_device *d);
+/* Frees everything that the region owns (exec/specialisation.c). `d` is the accelerator of session
+ * `s`. */
+void rt_region_clear(struct rt_region *r, struct rt_session *s, struct rt_device *d);
 
 #endif

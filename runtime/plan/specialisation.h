@@ -124,7 +124,11 @@ struct rt_specialisation {
      * set is in this block. */
     int n_regions;
     struct rt_region *region;
+    struct rt_session *session;
+    /* The accelerator of the regions, or NULL, and its index in the session. Without regions, runs
+     * on any accelerator may use the specialisation. */
     struct rt_device *device;
+    int accelerator;
     size_t device_bytes;
     size_t slot_bytes; /* total size in bytes of the slot tensors that are allocated for kernels */
     int n_evaluated;
@@ -175,6 +179,7 @@ struct rt_pending_compilation {
     struct rt_plan_box *box;
     struct rt_plan *plan;
     uint64_t hash;
+    int accelerator; /* index of the session's accelerator that is to run the regions */
     int begin, n_live;
     struct rt_live live[];
 };

@@ -35,8 +35,8 @@ enum rt_status pl_find_kernels(const struct rt_session *s, struct rt_arena *aren
         rt_registry_kernels(s->options.registry, n->def->op->name, &count);
     n->kernels = find(all, count, RT_CPU, n->def, arena, &n->n_kernels);
     if (n->on_accelerator)
-        n->device_kernels =
-            find(all, count, s->options.accelerator->type, n->def, arena, &n->n_device_kernels);
+        n->device_kernels = find(all, count, s->options.accelerators.device[0]->type, n->def, arena,
+                                 &n->n_device_kernels);
     if (!n->kernels || (n->on_accelerator && !n->device_kernels))
         return rt_fail_memory(err, "a plan", 0);
     if (!n->n_kernels)

@@ -146,24 +146,26 @@ static char *pack_key(const struct rt_tensor *src, const struct rt_device *devic
     return key;
 }
 
-static void pack_free(struct rt_pack *k)
+static void pack_free(struct rt_session *s, struct rt_pack *k)
 {
     if (k && k->device)
-        rt_device_free(k->device, RT_DEVICE_WEIGHTS, &k->memory);
+        rt_constant_free(s, k->device, &k->memory);
     else if (k)
         free(k->data);
     free(k);
 }
 
 /* Moves the bytes of a pack from the host to the accelerator. */
-static enum rt_status move_to(struct rt_device *d, struct rt_pack *k, struct rt_error *err)
+static enum rt_status move_to(struct rt_session *s, struct rt_device *d, struct rt_pack *k,
+                              struct rt_error *err)
 {
     void *host = k->data;
-    enum rt_status st =
-        rt_device_alloc(d, RT_DEVICE_WEIGHTS, k->bytes, "a packed weight", &k->memory, err);
+    enum rt_status st = rt_constant_alloc(s, d, k->bytes, "a packed weight", &k->memory, err);
+    if (st)
+        return st;
     k->device = d;
     k->data = k->memory.address;
-    if (!st && k->bytes)
+    if (k->bytes)
         st = d->copy(d, RT_COPY_IN, k->data, host, k->bytes, err);
     free(host);
     return st;
@@ -187,9 +189,9 @@ static enum rt_status pack_new(struct rt_prep *p, const struct rt_tensor *src, c
         st = fill(&plain, k->data, fmt, p->err);
     rt_tensor_clear(&plain);
     if (!st && p->self->device)
-        st = move_to(p->self->device, k, p->err);
+        st = move_to(p->self->session, p->self->device, k, p->err);
     if (st)
-        pack_free(k);
+        pack_free(p->self->session, k);
     else
         *out = k;
     return st;
@@ -206,13 +208,13 @@ static enum rt_status keep_pack(struct rt_session *s, const char *key, size_t ke
     if (!other && !rt_map_putn(&s->packs, key, key_len, *k))
         st = rt_fail_memory(err, "a packed weight", key_len);
     if (!st && !other) {
-        atomic_fetch_add((*k)->device ? &s->accelerator_bytes : &s->packed_bytes,
-                         (int64_t)(*k)->bytes);
+        if (!(*k)->device)
+            atomic_fetch_add(&s->packed_bytes, (int64_t)(*k)->bytes);
         rt_buffer_ref(of); /* Keeps the buffer's address, which is in the key, valid. */
     }
     rt_mutex_unlock(&s->mu);
     if (st || other) {
-        pack_free(*k);
+        pack_free(s, *k);
         *k = other;
     }
     return st;
@@ -259,7 +261,7 @@ void rt_packs_clear(struct rt_session *s)
         struct rt_buffer *b;
         memcpy(&b, s->packs.entry[i].key, sizeof b);
         rt_buffer_unref(b);
-        pack_free(s->packs.entry[i].value);
+        pack_free(s, s->packs.entry[i].value);
     }
     rt_map_clear(&s->packs);
 }

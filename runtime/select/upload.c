@@ -34,13 +34,12 @@ enum rt_status rt_stream_constant(const struct rt_session *s, struct rt_device *
     return t->buf->stream(t->buf, put_chunk, &sink, err);
 }
 
-enum rt_status rt_upload_new(struct rt_session *s, const struct rt_tensor *t,
+enum rt_status rt_upload_new(struct rt_session *s, struct rt_device *d, const struct rt_tensor *t,
                              struct rt_device_memory *out, struct rt_error *err)
 {
-    struct rt_device *d = s->options.accelerator;
     const size_t bytes = rt_tensor_bytes(t);
     struct rt_tensor from = *t;
-    enum rt_status st = rt_device_alloc(d, RT_DEVICE_WEIGHTS, bytes, "a constant", out, err);
+    enum rt_status st = rt_constant_alloc(s, d, bytes, "a constant", out, err);
     if (st)
         return st;
     if (rt_tensor_is_lazy(t) && t->buf->stream)
@@ -48,52 +47,96 @@ enum rt_status rt_upload_new(struct rt_session *s, const struct rt_tensor *t,
     else if (bytes && !(st = rt_session_load_tensor(s, &from, err)))
         st = d->copy(d, RT_COPY_IN, out->address, from.data, bytes, err);
     if (st)
-        rt_device_free(d, RT_DEVICE_WEIGHTS, out);
+        rt_constant_free(s, d, out);
     return st;
 }
+
+static _Atomic int64_t *bytes_on(struct rt_session *s, const struct rt_device *d)
+{
+    int k = 0;
+    while (k + 1 < s->options.accelerators.n && s->options.accelerators.device[k] != d)
+        k++;
+    return &s->accelerator_bytes[k];
+}
+
+enum rt_status rt_constant_alloc(struct rt_session *s, struct rt_device *d, size_t bytes,
+                                 const char *what, struct rt_device_memory *out,
+                                 struct rt_error *err)
+{
+    const size_t limit = s->options.accelerators.limit;
+    const int64_t counted = (int64_t)(bytes ? bytes : 1);
+    if (bytes > INT64_MAX / 2)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%s has %zu bytes", what, bytes);
+    /* The bytes are counted first, so that threads together cannot exceed the limit. */
+    const int64_t before = atomic_fetch_add(bytes_on(s, d), counted);
+    enum rt_status st = RT_OK;
+    if (limit && (size_t)(before + counted) > limit)
+        st =
+            rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                    "%s:%d: %zu bytes of %s exceed the model's limit; %lld of %zu bytes are in use",
+                    d->type, d->index, bytes, what, (long long)before, limit);
+    if (!st)
+        st = rt_device_alloc(d, RT_DEVICE_WEIGHTS, bytes, what, out, err);
+    if (st)
+        atomic_fetch_sub(bytes_on(s, d), counted);
+    return st;
+}
+
+void rt_constant_free(struct rt_session *s, struct rt_device *d, struct rt_device_memory *m)
+{
+    atomic_fetch_sub(bytes_on(s, d), (int64_t)m->bytes);
+    rt_device_free(d, RT_DEVICE_WEIGHTS, m);
+}
+
+struct upload {
+    struct rt_device *device;
+    struct rt_device_memory memory;
+};
 
 /* The key of an upload. The address of a constant's data is 0 in the key if the constant is or was
  * lazy, so that loading the constant does not change the key. */
 struct upload_key {
     struct rt_buffer *buf;
     const void *data;
+    const struct rt_device *device;
 };
 
 /* Makes an upload. The caller frees it with free_upload. */
-static enum rt_status upload(struct rt_session *s, const struct rt_tensor *t,
-                             struct rt_device_memory **out, struct rt_error *err)
+static enum rt_status upload(struct rt_session *s, struct rt_device *d, const struct rt_tensor *t,
+                             struct upload **out, struct rt_error *err)
 {
-    struct rt_device_memory *m = calloc(1, sizeof *m);
+    struct upload *u = calloc(1, sizeof *u);
     const enum rt_status st =
-        m ? rt_upload_new(s, t, m, err) : rt_fail_memory(err, "a constant", sizeof *m);
-    if (st)
-        free(m);
-    else
-        *out = m;
-    return st;
+        u ? rt_upload_new(s, d, t, &u->memory, err) : rt_fail_memory(err, "a constant", sizeof *u);
+    if (st) {
+        free(u);
+        return st;
+    }
+    u->device = d;
+    *out = u;
+    return RT_OK;
 }
 
-static void free_upload(struct rt_session *s, struct rt_device_memory *m)
+static void free_upload(struct rt_session *s, struct upload *u)
 {
-    rt_device_free(s->options.accelerator, RT_DEVICE_WEIGHTS, m);
-    free(m);
+    rt_constant_free(s, u->device, &u->memory);
+    free(u);
 }
 
-enum rt_status rt_upload_find(struct rt_session *s, const struct rt_tensor *t, void **out,
-                              struct rt_error *err)
+enum rt_status rt_upload_find(struct rt_session *s, struct rt_device *d, const struct rt_tensor *t,
+                              void **out, struct rt_error *err)
 {
-    const struct upload_key key = {t->buf, t->buf->kind == RT_BUF_LAZY ? NULL : t->data};
+    const struct upload_key key = {t->buf, t->buf->kind == RT_BUF_LAZY ? NULL : t->data, d};
     rt_mutex_lock(&s->mu);
-    struct rt_device_memory *found = rt_map_getn(&s->uploads, (const char *)&key, sizeof key);
+    struct upload *found = rt_map_getn(&s->uploads, (const char *)&key, sizeof key);
     rt_mutex_unlock(&s->mu);
-    struct rt_device_memory *own = NULL;
-    enum rt_status st = found ? RT_OK : upload(s, t, &own, err);
+    struct upload *own = NULL;
+    enum rt_status st = found ? RT_OK : upload(s, d, t, &own, err);
     if (!st && own) {
         rt_mutex_lock(&s->mu);
         found = rt_map_getn(&s->uploads, (const char *)&key, sizeof key);
         if (!found && rt_map_putn(&s->uploads, (const char *)&key, sizeof key, own)) {
             rt_buffer_ref(t->buf); /* Keeps the buffer's address, which is in the key, valid. */
-            atomic_fetch_add(&s->accelerator_bytes, (int64_t)own->bytes);
             found = own;
         }
         rt_mutex_unlock(&s->mu);
@@ -103,7 +146,7 @@ enum rt_status rt_upload_find(struct rt_session *s, const struct rt_tensor *t, v
             st = rt_fail_memory(err, "a constant on the accelerator", sizeof key);
     }
     if (!st)
-        *out = found->address;
+        *out = found->memory.address;
     return st;
 }
 
@@ -116,6 +159,6 @@ void rt_uploads_clear(struct rt_session *s)
         free_upload(s, s->uploads.entry[i].value);
     }
     rt_map_clear(&s->uploads);
-    if (s->options.accelerator)
-        rt_device_trim(s->options.accelerator);
+    for (int k = 0; k < s->options.accelerators.n; k++)
+        rt_device_trim(s->options.accelerators.device[k]);
 }

@@ -13,6 +13,7 @@
 #include "runtime/core/graph.h"
 #include "runtime/core/registry.h"
 #include "runtime/core/tuning.h"
+#include "runtime/session/accelerators.h"
 
 struct rt_account;
 struct rt_compiler;
@@ -61,12 +62,7 @@ struct rt_session_options {
     bool compiles_inline;
     /* Cache of autotuning results, or NULL for no cache. The cache must outlive the session. */
     struct rt_autotune *autotune;
-    /* The accelerator (runtime/core/device.h), or NULL for none. The accelerator must outlive the
-     * tensors of all runs. */
-    struct rt_device *accelerator;
-    /* Whether all nodes that the accelerator can run are assigned to it. Otherwise, only nodes
-     * whose device string names the accelerator are assigned to it. */
-    bool accelerates_all;
+    struct rt_session_accelerators accelerators;
     /* If the flag is true, loading, compiling and runs end with RT_CANCELLED. rt_session_loading
      * replaces the pointer. The pointer may be NULL. */
     const _Atomic bool *cancelled;
@@ -133,6 +129,7 @@ struct rt_run_options {
     /* trace that the run records (runtime/exec/trace.h), or NULL for none */
     struct rt_trace *trace;
     const struct rt_wait_hook *on_wait; /* called before the run's first wait; may be NULL */
+    int accelerator;                    /* index in options.accelerators, if there are any */
     /* Whether the feeds hold the rows of several calls, merged because rt_callable_is_rowwise
      * allowed it. The plan may have been rebuilt since then, so the run fails if row-wise analysis
      * does not succeed for the current plan and the lengths of the feeds. The status is
@@ -243,7 +240,8 @@ struct rt_session_stats {
     size_t specialisation_bytes;
     size_t idle_bytes;  /* total size of idle contexts and pools, in bytes */
     size_t state_bytes; /* bytes in variables and tables, except weights from files (state.h) */
-    int64_t accelerator_bytes; /* bytes of the constants in the accelerator's memory */
+    /* bytes of the constants in the memory of each accelerator */
+    int64_t accelerator_bytes[RT_MAX_ACCELERATORS];
 };
 void rt_session_stats(struct rt_session *s, struct rt_session_stats *out);
 

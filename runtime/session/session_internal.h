@@ -33,8 +33,7 @@ struct rt_session {
     struct rt_map node_states; /* the states that rt_run_node_state returns; guarded by mu */
     struct rt_map aside;       /* node_states saved by rt_session_set_aside; guarded by mu */
     struct rt_map packs;       /* maps keys to struct rt_pack; guarded by mu */
-    /* maps keys to addresses in the accelerator's memory (runtime/select/upload.h); guarded by mu
-     */
+    /* maps keys to memory of the accelerators (runtime/select/upload.h); guarded by mu */
     struct rt_map uploads;
     struct rt_map callables; /* maps keys to struct rt_callable; guarded by mu */
     /* Whether the session has changed from loading to serving. Guarded by mu, and changed only
@@ -42,7 +41,8 @@ struct rt_session {
     bool serving;
     /* Generation of the plans. A write to a frozen variable increments it. */
     _Atomic int generation;
-    _Atomic int64_t runs, nodes_run, packed_bytes, accelerator_bytes;
+    _Atomic int64_t runs, nodes_run, packed_bytes;
+    _Atomic int64_t accelerator_bytes[RT_MAX_ACCELERATORS];
     /* total size of the prepared kernels that nodes cache for tier 0, in bytes */
     atomic_size_t prepared_bytes;
     atomic_size_t plan_bytes; /* total size of plans in bytes, not counting their constants */

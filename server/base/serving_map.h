@@ -31,6 +31,14 @@ struct srv_model_spec {
     int64_t version;
 };
 
+/* What a version may use of the server's GPUs. */
+struct srv_gpu_use {
+    uint32_t allowed;     /* bit k is set if the version may use srv_server.gpus.device[k] */
+    bool full_precision;  /* rt_tuning.full_precision */
+    int64_t memory_bytes; /* maximum number of bytes on each GPU, or 0 */
+    int instances;        /* maximum number of batches that run on each GPU at a time, or 0 */
+};
+
 /* Number of handles to a version that one I/O loop holds. Only the I/O loop's thread accesses it.
  * Each number has its own cache line, to avoid false sharing. */
 struct srv_handles {
@@ -51,6 +59,7 @@ struct srv_version {
     struct srv_triton *triton;
     /* The parameters of the version's batches, allocated in the arena of `loaded`. */
     const struct srv_batching *batching;
+    struct srv_gpu_use gpu;
 };
 
 /* Returns a zeroed array of handle counts, one per I/O loop, or NULL if memory runs out. The caller

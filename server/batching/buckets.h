@@ -53,6 +53,8 @@ struct srv_model_queue {
     struct srv_call_queue *queues;
     const struct srv_batching *batching;
     struct srv_core_policy policy;
+    /* for each group that may run the version, the index of the group's device in the session */
+    int8_t accelerator[SRV_CORE_GROUPS];
 };
 
 /* Returns the bucket for a job, and creates it if it does not exist. Returns NULL if memory runs

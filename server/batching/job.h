@@ -73,6 +73,7 @@ struct srv_job {
     struct srv_job *parent;
 
     int64_t received_ns, queued_ns, started_ns, finished_ns; /* times on CLOCK_MONOTONIC */
+    int accelerator;                                         /* rt_run_options.accelerator */
     int batch_rows; /* number of rows of the batch that contained this job */
 
     enum rt_status status;

@@ -305,10 +305,29 @@ static bool is_kept(const struct srv_core *c, const struct srv_core_bucket *b, i
     return recent->model_queue && recent->ns > now - RECENT_NS;
 }
 
-/* Returns whether as many batches of the model queue are running as its policy allows. */
-static bool is_full(const struct srv_core_model_queue *l)
+static bool is_for(const struct srv_core_model_queue *l, const struct srv_core_worker *w)
 {
-    return l->policy->max_running && l->running >= l->policy->max_running;
+    return l->groups >> w->group & 1 && !(l->groups & w->avoided);
+}
+
+/* Returns whether as many batches of the model queue are running, in all or on the group, as its
+ * policy allows. */
+static bool is_full(const struct srv_core_model_queue *l, int group)
+{
+    const struct srv_core_policy *p = l->policy;
+    return (p->max_running && l->running >= p->max_running) ||
+           (p->max_group_running && l->group_running[group] >= p->max_group_running);
+}
+
+/* Returns whether a worker that will be free sooner may take a batch from the bucket. */
+static bool is_left(const struct srv_core *c, const struct srv_core_bucket *b, int64_t now,
+                    const struct srv_core_worker *w)
+{
+    for (int k = 0; k < w->n_sooner; k++)
+        if (is_for(b->model_queue, &w->sooner[k]) && !is_full(b->model_queue, w->sooner[k].group) &&
+            !is_kept(c, b, now, &w->sooner[k]))
+            return true;
+    return false;
 }
 
 /* Considers the buckets of model queue `l` that are ready and from which the worker may take a
@@ -320,11 +339,11 @@ static struct srv_core_bucket *choose(const struct srv_core *c,
 {
     struct srv_core_bucket *best = NULL;
 
-    if (l->alone_running || is_full(l))
+    if (l->alone_running || is_full(l, w->group))
         return NULL;
     for (struct srv_core_bucket *b = l->buckets; b; b = b->next)
         if (b->head && (!best || is_before(b->head, best->head)) && may_take(b, which) &&
-            ready_at(c, b) <= now && !is_kept(c, b, now, w))
+            ready_at(c, b) <= now && !is_kept(c, b, now, w) && !is_left(c, b, now, w))
             best = b;
     return best && best->alone && l->running ? NULL : best;
 }
@@ -380,6 +399,8 @@ static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core
     out->is_short = is_short(b, out->run_rows);
     b->running++;
     l->running++;
+    l->group_running[out->group]++;
+    c->group_running[out->group]++;
     l->small_running += out->is_short;
     c->running++;
     l->alone_running = b->alone;
@@ -450,18 +471,13 @@ static bool may_start(const struct srv_core *c)
     return !c->settings.max_running || c->running < c->settings.max_running;
 }
 
-static bool is_for(const struct srv_core_model_queue *l, int group)
-{
-    return l->groups >> group & 1;
-}
-
 static bool next(struct srv_core *c, int64_t now, const struct srv_core_worker *w,
                  enum choice which, struct srv_core_batch *out, struct srv_core_job **expired)
 {
     for (;;) {
         struct srv_core_bucket *best = NULL;
         for (struct srv_core_model_queue *l = c->active; l; l = l->next) {
-            if (!is_for(l, w->group) || (best && best->model_queue->virtual_ns <= l->virtual_ns))
+            if (!is_for(l, w) || (best && best->model_queue->virtual_ns <= l->virtual_ns))
                 continue;
             struct srv_core_bucket *b = choose(c, l, now, which, w);
             if (b)
@@ -471,7 +487,9 @@ static bool next(struct srv_core *c, int64_t now, const struct srv_core_worker *
             return false;
         take(c, best, now, w->n_free, out, expired);
         if (out->n_jobs) {
+            out->group = w->group;
             begin(c, best, out);
+            c->free_at_ns[w->group] = later(max64(c->free_at_ns[w->group], now), out->charged_ns);
             note_recent(c, w->group, best->model_queue, now);
             return true;
         }
@@ -525,7 +543,7 @@ bool srv_core_is_ready(const struct srv_core *c, int64_t now, const struct srv_c
     if (!may_start(c))
         return false;
     for (const struct srv_core_model_queue *l = c->active; l; l = l->next)
-        if (is_for(l, worker->group) && choose(c, l, now, ALL, worker))
+        if (is_for(l, worker) && choose(c, l, now, ALL, worker))
             return true;
     return false;
 }
@@ -547,6 +565,9 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 
     b->running--;
     l->running--;
+    l->group_running[batch->group]--;
+    if (--c->group_running[batch->group] == 0)
+        c->free_at_ns[batch->group] = 0;
     l->small_running -= batch->is_short;
     l->long_running -= batch->is_long;
     c->running--;
@@ -564,7 +585,7 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
     struct srv_core_model_queue *l = b->model_queue;
 
     if (b->head || b->alone || b->has_large_outputs || !srv_core_has_place(c, n_workers) ||
-        l->alone_running || is_full(l) || b->cost.runs < ENOUGH_RUNS ||
+        l->alone_running || is_full(l, 0) || b->cost.runs < ENOUGH_RUNS ||
         srv_cost_of(&b->cost, j->rows) > max_ns ||
         (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
         return false;

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "server/batching/cost.h"
+#include "server/batching/free_worker.h"
 
 enum { SRV_MAX_BATCH_SIZES = 1024, SRV_MAX_PREFERRED_SIZES = 64 };
 
@@ -59,6 +60,8 @@ struct srv_core_policy {
     /* Maximum numbers of queued jobs and of running batches of a model queue, and maximum time for
      * which a job may be queued. 0 means no limit besides those of srv_core_settings. */
     int64_t max_jobs, max_running, max_queued_ns;
+    /* maximum number of running batches of a model queue on each group of workers, or 0 */
+    int max_group_running;
     uint32_t level; /* level of jobs without a priority; 0 means SRV_CORE_LEVEL */
 };
 
@@ -108,6 +111,7 @@ struct srv_core_model_queue {
     struct srv_core_bucket *buckets;
     int64_t virtual_ns; /* worker time that the model queue has used, for fair scheduling */
     int running, n_jobs;
+    int group_running[SRV_CORE_GROUPS]; /* numbers of running batches on each group */
     int small_running; /* number of running batches that were expected to be short */
     int long_running;  /* number of running batches that srv_core_mark_long has marked */
     size_t n_bytes;
@@ -127,15 +131,6 @@ struct srv_core_settings {
     int64_t long_ns;
 };
 
-enum { SRV_CORE_GROUPS = 32 };
-
-struct srv_core_worker {
-    int group; /* less than SRV_CORE_GROUPS */
-    /* number of free workers among which a batch may be divided, including this one */
-    int n_free;
-    bool is_last; /* whether the group has other workers and all are busy */
-};
-
 /* A model queue and the time at which its latest batch began. The pointer is never dereferenced. */
 struct srv_core_recent {
     const struct srv_core_model_queue *model_queue;
@@ -153,6 +148,10 @@ struct srv_core {
     size_t n_bytes;
     /* for each group, the two model queues whose batches began last, latest first */
     struct srv_core_recent recent[SRV_CORE_GROUPS][2];
+    /* for each group, the number of running batches, and the expected time at which its device will
+     * have done them */
+    int group_running[SRV_CORE_GROUPS];
+    int64_t free_at_ns[SRV_CORE_GROUPS];
     bool hurries; /* whether no more jobs will arrive in any model queue */
 };
 
@@ -192,6 +191,7 @@ struct srv_core_batch {
     /* Expected cost of the run in nanoseconds. The model queue is charged for it until
      * srv_core_done charges the measured cost. */
     int64_t charged_ns;
+    int group; /* group of the worker that runs the batch */
     bool is_short;
     bool is_long;
 };

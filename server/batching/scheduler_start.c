@@ -216,14 +216,21 @@ static void request_compilation(const struct srv_model_queue *l, const struct rt
     }
 }
 
-/* Returns the index of the group whose workers run on the device. Returns 0, the CPU's group, if
- * the device is NULL or is not one of the server's GPUs. */
-static int group_of(const struct srv_scheduler *s, const struct rt_device *d)
+/* Returns a mask of the groups whose workers run the version: those of its GPUs, or the CPU's. If
+ * `accelerator` is not NULL, sets the elements of these groups. */
+static uint32_t groups_of(const struct srv_scheduler *s, const struct rt_model *m,
+                          int8_t *accelerator)
 {
-    for (int k = 0; d && k < s->server->gpus.n; k++)
-        if (s->server->gpus.device[k] == d)
-            return k + 1;
-    return 0;
+    const struct rt_session_accelerators *all = rt_model_accelerators(m);
+    uint32_t groups = 0;
+    for (int k = 0; k < s->server->gpus.n; k++)
+        for (int i = 0; i < all->n; i++)
+            if (all->device[i] == s->server->gpus.device[k]) {
+                groups |= UINT32_C(2) << k;
+                if (accelerator)
+                    accelerator[k + 1] = (int8_t)i;
+            }
+    return groups ? groups : 1;
 }
 
 /* On a GPU, a run whose shapes are not compiled runs on the CPU, which takes many times as long.
@@ -238,12 +245,14 @@ static void set_gpu_sizes(struct srv_core_policy *p)
         p->sizes[p->n_sizes++] = p->max_rows;
 }
 
-/* Sets the policy of the version's batches, which the workers of the group run. */
-static void set_policy(const struct srv_version *v, int group, struct srv_core_policy *policy)
+/* Sets the policy of the version's batches, which the workers of the groups run. */
+static void set_policy(const struct srv_version *v, uint32_t groups, struct srv_core_policy *policy)
 {
     srv_batching_policy(v->batching, policy);
-    if (group > 0)
+    if (groups != 1) {
         set_gpu_sizes(policy);
+        policy->max_group_running = v->gpu.instances;
+    }
 }
 
 enum rt_status srv_scheduler_read_parameters(struct srv_scheduler *s, struct srv_version *v,
@@ -267,13 +276,13 @@ enum rt_status srv_scheduler_compile(struct srv_scheduler *s, const struct srv_v
 {
     const struct rt_model *m = v->loaded;
     const int64_t end = rt_now_ns() + COMPILE_NS;
-    const int group = group_of(s, rt_model_accelerator(m));
-    if (group == 0)
+    const uint32_t groups = groups_of(s, m, NULL);
+    if (groups == 1)
         return RT_OK;
     struct srv_core_policy *p = calloc(1, sizeof *p);
     enum rt_status st = p ? RT_OK : rt_fail_memory(err, "a version's batch sizes", sizeof *p);
     if (p)
-        set_policy(v, group, p);
+        set_policy(v, groups, p);
     for (int i = 0; !st && i < m->n_signatures; i++) {
         struct rt_shape *shapes =
             m->signatures[i].same ? NULL : batch_shapes(v->batching, p, &m->signatures[i]);
@@ -292,21 +301,21 @@ enum rt_status srv_scheduler_compile(struct srv_scheduler *s, const struct srv_v
 enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,
                                    struct srv_model_queue **out, struct rt_error *err)
 {
-    const int group = group_of(s, rt_model_accelerator(v->loaded));
     struct srv_model_queue *l = calloc(1, sizeof *l);
 
     if (!l)
         return rt_fail_memory(err, "a version's queue", sizeof *l);
+    const uint32_t groups = groups_of(s, v->loaded, l->accelerator);
     l->scheduler = s;
     l->version = v;
     l->batching = v->batching;
-    set_policy(v, group, &l->policy);
+    set_policy(v, groups, &l->policy);
     request_compilation(l, v->loaded);
-    l->pool = group > 0 ? &s->gpus : &s->cpu;
+    l->pool = groups != 1 ? &s->gpus : &s->cpu;
     rt_mutex_lock(&s->mu);
     srv_core_model_queue_init(l->pool, &l->core, &l->policy);
-    if (group > 0)
-        l->core.groups = UINT32_C(1) << group;
+    if (groups != 1)
+        l->core.groups = groups;
     rt_mutex_unlock(&s->mu);
     *out = l;
     return RT_OK;

@@ -87,20 +87,60 @@ void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batc
         srv_buckets_stop_merging(l, b->queue);
 }
 
-/* Returns a free worker of the group, which has n free workers. A batch is not divided among the
- * workers of a GPU, because a GPU runs one batch as fast as its parts. */
-static struct srv_core_worker free_worker(const struct srv_scheduler *s, int group, int n)
+/* The free workers that srv_core_worker.sooner points to. */
+struct sooner {
+    struct srv_core_worker worker[SRV_MAX_GROUPS];
+};
+
+static bool has_failed(const struct srv_scheduler *s, int group)
 {
-    return (struct srv_core_worker){.group = group,
-                                    .n_free = group ? 1 : n,
-                                    .is_last = n == 1 && s->group[group].n_workers > 1};
+    return group && atomic_load_explicit(&s->server->gpus.device[group - 1]->has_failed,
+                                         memory_order_relaxed);
+}
+
+/* Returns whether the device of group a, of whose workers n_a are free, will be free before that of
+ * group b, of whose workers n_b are free. Workers that were signalled count as busy. */
+static bool is_sooner(const struct srv_scheduler *s, int a, int n_a, int b, int n_b, int64_t now)
+{
+    const int64_t *at = s->gpus.free_at_ns;
+    const int64_t at_a = at[a] > now ? at[a] : now, at_b = at[b] > now ? at[b] : now;
+    const int busy_a = s->group[a].n_workers - n_a, busy_b = s->group[b].n_workers - n_b;
+    if (at_a != at_b)
+        return at_a < at_b;
+    return busy_a != busy_b ? busy_a < busy_b : a < b;
+}
+
+/* Returns a free worker of the group, which has n free workers. A batch is not divided among the
+ * workers of a GPU, because a GPU runs one batch as fast as its parts. *sooner must outlive the
+ * result. */
+static struct srv_core_worker free_worker(const struct srv_scheduler *s, int group, int n,
+                                          int64_t now, struct sooner *sooner) RT_REQUIRES(s->mu)
+{
+    struct srv_core_worker w = {.group = group,
+                                .n_free = group ? 1 : n,
+                                .is_last = n == 1 && s->group[group].n_workers > 1,
+                                .sooner = sooner->worker};
+    const bool failed = has_failed(s, group);
+    for (int k = 1; group && k < s->n_groups; k++) {
+        const struct srv_worker_group *g = &s->group[k];
+        const int n_free = g->n_idle - g->n_woken;
+        if (k == group || has_failed(s, k))
+            continue;
+        if (failed)
+            w.avoided |= UINT32_C(1) << k;
+        else if (n_free > 0 && is_sooner(s, k, n_free, group, n - s->group[group].n_woken, now))
+            sooner->worker[w.n_sooner++] = (struct srv_core_worker){
+                .group = k, .n_free = 1, .is_last = g->n_idle == 1 && g->n_workers > 1};
+    }
+    return w;
 }
 
 /* Returns whether to signal a worker of the group. If so, counts the worker as signalled. */
 static bool should_wake(struct srv_scheduler *s, int group, int64_t now) RT_REQUIRES(s->mu)
 {
     struct srv_worker_group *g = &s->group[group];
-    const struct srv_core_worker w = free_worker(s, group, g->n_idle);
+    struct sooner sooner;
+    const struct srv_core_worker w = free_worker(s, group, g->n_idle, now, &sooner);
     if (g->n_idle <= g->n_woken || !srv_core_is_ready(g->core, now, &w))
         return false;
     g->n_woken++;
@@ -199,6 +239,7 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
         next = j->next;
         job->next = NULL;
         job->started_ns = start;
+        job->accelerator = job->version->model_queue->accelerator[run.group];
         if (atomic_load_explicit(srv_job_cancelled(job), memory_order_relaxed)) {
             job->status = rt_fail(&job->err, RT_CANCELLED, "the client has gone");
             job->next = dropped;
@@ -291,13 +332,17 @@ void *srv_worker_main(void *arg)
         struct srv_core_batch batch;
         struct srv_core_job *expired = NULL;
         int64_t now = rt_now_ns();
-        const struct srv_core_worker free_one = free_worker(s, w->group, 1 + g->n_idle);
+        struct sooner sooner;
+        const struct srv_core_worker free_one =
+            free_worker(s, w->group, 1 + g->n_idle, now, &sooner);
         bool got = srv_core_next(g->core, now, &free_one, &batch, &expired);
         if (got)
             srv_scheduler_set_batch(s, w, &batch, now);
         if (!got && !expired) {
             if (s->stopping)
                 break;
+            if (free_one.n_sooner || free_one.avoided) /* the batch was left to another group */
+                srv_scheduler_wake(s, srv_scheduler_groups_to_wake(s, now));
             g->n_idle++;
             rt_cond_wait(&g->work, &s->mu);
             g->n_idle--;

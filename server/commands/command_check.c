@@ -129,6 +129,20 @@ static bool is_there(const struct srv_scan *scan, int64_t version)
     return false;
 }
 
+static void print_gpu(const struct srv_gpu_config *g)
+{
+    if (g->gpus)
+        rt_print(stdout, "  gpus      %s\n", g->gpus);
+    if (g->full_precision)
+        rt_print(stdout, "  on a GPU  precision %s\n",
+                 g->full_precision == SRV_YES ? "float32" : "tf32");
+    if (g->memory_bytes)
+        rt_print(stdout, "  on a GPU  at most %lld bytes of memory\n", (long long)g->memory_bytes);
+    if (g->instances)
+        rt_print(stdout, "  on a GPU  at most %d batch%s at a time\n", g->instances,
+                 g->instances == 1 ? "" : "es");
+}
+
 static void print_model(struct check *c, const struct srv_model_config *m)
 {
     struct srv_scan scan;
@@ -153,6 +167,7 @@ static void print_model(struct check *c, const struct srv_model_config *m)
                          "--allow_version_labels_for_unavailable_models\n");
     if (m->bf16)
         rt_print(stdout, "  precision %s\n", m->bf16 == SRV_YES ? "bf16" : "float32");
+    print_gpu(&m->gpu);
     if (m->logging)
         rt_print(stdout, "  logging   %g of the requests to %s\n", m->logging->sampling_rate,
                  *m->logging->filename_prefix ? m->logging->filename_prefix : "nowhere");

@@ -170,8 +170,9 @@ static struct accelerated count_accelerated(const struct plan_report *t)
 static void print_accelerated(const struct plan_report *t, int steps)
 {
     const struct accelerated a = count_accelerated(t);
-    rt_print(stdout, "  %d of %d step%s on the GPU, with %.1f %% of the FLOP\n", a.steps, steps,
-             plural(steps), a.all_flops > 0 ? 100 * a.flops / a.all_flops : 0);
+    rt_print(stdout, "  %d of %d step%s on the GPU, with %.1f %% of the FLOP; GPU precision %s\n",
+             a.steps, steps, plural(steps), a.all_flops > 0 ? 100 * a.flops / a.all_flops : 0,
+             t->run->tuning.full_precision ? "float32" : "tf32");
 }
 
 static void print_text(const struct plan_report *t)

@@ -365,7 +365,7 @@ static int parse_args(struct srv_run *r, int argc, const char *const *argv)
         else if ((v = srv_args_value(&a, "--device")))
             wrong = parse_device(v, &r->gpu) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--gpu_precision")))
-            wrong = parse_gpu_precision(v, &r->gpu_full_precision) ? NULL : arg;
+            wrong = parse_gpu_precision(v, &r->tuning.full_precision) ? NULL : arg;
         else if ((v = srv_args_value(&a, "--shape")))
             wrong = parse_shape(r, v) ? NULL : arg;
         else if (!a.missing && *arg != '-' && !r->dir)
@@ -629,17 +629,14 @@ static enum rt_status load(struct srv_run *r, const char *dir, struct rt_model_o
 static enum rt_status open_gpu(const struct srv_run *r, struct rt_accelerators *gpus,
                                struct rt_session_options *session, struct rt_error *err)
 {
-    const struct rt_accelerator_options options = {.which = r->gpu,
-                                                   .n_streams = 2,
-                                                   .full_precision = r->gpu_full_precision,
-                                                   .pinned_bytes = PINNED_BYTES};
+    const struct rt_accelerator_options options = {
+        .which = r->gpu, .n_streams = 2, .pinned_bytes = PINNED_BYTES};
     if (!r->gpu)
         return RT_OK;
     const enum rt_status st = rt_registry_open_accelerators(session->registry, gpus, &options, err);
     if (st || !gpus->n)
         return st ? st : rt_fail(err, RT_NOT_FOUND, "there is no GPU %s", r->gpu);
-    session->accelerator = gpus->device[0];
-    session->accelerates_all = true;
+    session->accelerators = rt_one_accelerator(gpus->device[0]);
     return RT_OK;
 }
 

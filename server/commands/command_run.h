@@ -18,7 +18,6 @@ struct srv_run {
     const char *dir, *inputs, *signature, *autotune_cache;
     /* the GPU in the form of --gpus ("0", "GPU-5f2a"), or NULL for the CPU */
     const char *gpu;
-    bool gpu_full_precision;   /* rt_accelerator_options.full_precision */
     const char *profile_trace; /* path of the trace file, or NULL */
     bool bench, profile, compare, plan, json, on_line, cpu_clock;
     struct rt_tuning tuning;

@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "proto/unpack.h"
 #include "runtime/base/log.h"
+#include "runtime/core/device.h"
 #include "runtime/files/file.h"
 #include "server/config/text_file.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
@@ -51,9 +53,8 @@ static enum rt_status no_memory(struct rt_error *err)
     return rt_fail_memory(err, "the model configuration", 0);
 }
 
-/* Appends the model's position in the config file to the error. */
-static enum rt_status at_place(const struct srv_config *c, const struct srv_model_config *m,
-                               struct rt_error *err)
+enum rt_status srv_config_at_place(const struct srv_config *c, const struct srv_model_config *m,
+                                   struct rt_error *err)
 {
     if (!c->file || !m->line || !err)
         return err ? err->code : RT_INVALID_ARGUMENT;
@@ -116,7 +117,7 @@ static enum rt_status sort_and_check(struct srv_config *c, struct rt_error *err)
         if (strcmp(c->models[i - 1].name, c->models[i].name) == 0) {
             rt_fail(err, RT_INVALID_ARGUMENT,
                     "Illegal to list model %s multiple times in config list", c->models[i].name);
-            return at_place(c, &c->models[i], err);
+            return srv_config_at_place(c, &c->models[i], err);
         }
     return RT_OK;
 }
@@ -145,6 +146,13 @@ static bool same_logging(const struct srv_logging_config *a, const struct srv_lo
            a->sampling_rate == b->sampling_rate;
 }
 
+static bool same_gpu(const struct srv_gpu_config *a, const struct srv_gpu_config *b)
+{
+    return strcmp(a->gpus ? a->gpus : "all", b->gpus ? b->gpus : "all") == 0 &&
+           a->full_precision == b->full_precision && a->memory_bytes == b->memory_bytes &&
+           a->instances == b->instances;
+}
+
 static bool same_model(const struct srv_model_config *a, const struct srv_model_config *b)
 {
     if (strcmp(a->name, b->name) != 0 || strcmp(a->base_path, b->base_path) != 0 ||
@@ -159,7 +167,7 @@ static bool same_model(const struct srv_model_config *a, const struct srv_model_
         if (strcmp(a->labels[i].label, b->labels[i].label) != 0 ||
             a->labels[i].version != b->labels[i].version)
             return false;
-    return a->bf16 == b->bf16 && same_logging(a->logging, b->logging);
+    return a->bf16 == b->bf16 && same_gpu(&a->gpu, &b->gpu) && same_logging(a->logging, b->logging);
 }
 
 bool srv_config_eq(const struct srv_config *a, const struct srv_config *b)
@@ -190,7 +198,7 @@ enum rt_status srv_config_check_platforms(const struct srv_config *old,
             continue;
         rt_fail(err, RT_INVALID_ARGUMENT, "Model %s requests unsupported platform %s", m->name,
                 m->platform);
-        return at_place(config, m, err);
+        return srv_config_at_place(config, m, err);
     }
     return RT_OK;
 }
@@ -275,6 +283,54 @@ static enum rt_status read_precision(struct srv_model_config *out, const model_m
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "model %s: precision is \"float32\" or \"bf16\", not \"%s\"", out->name, is);
     out->bf16 = !*is ? SRV_UNSAID : *is == 'b' ? SRV_YES : SRV_NO;
+    return RT_OK;
+}
+
+/* Returns whether the text is "all", "none" or a list of numbers and UUIDs of GPUs. */
+static bool is_gpu_list(const char *text)
+{
+    if (strcmp(text, "all") == 0 || strcmp(text, "none") == 0)
+        return true;
+    for (const char *at = text;; at++) {
+        const size_t length = strcspn(at, ",");
+        const bool is_uuid = length > 4 && strncasecmp(at, "GPU-", 4) == 0;
+        if (!length || (!is_uuid && strspn(at, "0123456789") < length))
+            return false;
+        at += length;
+        if (!*at)
+            return true;
+    }
+}
+
+/* Whether the model's GPUs exist is checked by srv_model_gpus_check. */
+static enum rt_status read_gpu(struct srv_config *c, struct srv_model_config *out,
+                               const model_message *m, struct rt_error *err)
+{
+    const char *precision = m->gpu_precision ? m->gpu_precision : "";
+    struct srv_gpu_config *g = &out->gpu;
+    if (*precision && strcmp(precision, "float32") != 0 && strcmp(precision, "tf32") != 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "model %s: gpu_precision is \"tf32\" or \"float32\", not \"%s\"", out->name,
+                       precision);
+    if (m->gpu_memory_bytes < 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "model %s: gpu_memory_bytes is %lld, but must be at least 0", out->name,
+                       (long long)m->gpu_memory_bytes);
+    if (m->gpu_instances < 0 || m->gpu_instances > RT_MAX_STREAMS)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "model %s: gpu_instances is %d, but must be between 0 and %d", out->name,
+                       m->gpu_instances, RT_MAX_STREAMS);
+    if (m->gpus && *m->gpus && !is_gpu_list(m->gpus))
+        return rt_fail(
+            err, RT_INVALID_ARGUMENT,
+            "model %s: gpus is \"%s\", but must be none, all, or the numbers or UUIDs of "
+            "GPUs, separated by commas",
+            out->name, m->gpus);
+    if (m->gpus && *m->gpus && !(g->gpus = rt_arena_strdup(c->arena, m->gpus)))
+        return no_memory(err);
+    g->full_precision = !*precision ? SRV_UNSAID : *precision == 'f' ? SRV_YES : SRV_NO;
+    g->memory_bytes = m->gpu_memory_bytes;
+    g->instances = m->gpu_instances;
     return RT_OK;
 }
 
@@ -392,6 +448,8 @@ static enum rt_status read_model(struct srv_config *c, struct srv_model_config *
         st = read_logging(c, out, m, err);
     if (!st)
         st = read_precision(out, m, err);
+    if (!st)
+        st = read_gpu(c, out, m, err);
     if (st)
         return st;
     return read_labels(c, out, m, err);
@@ -427,13 +485,13 @@ static enum rt_status from_message(const void *message, const struct pb_text_pla
         struct srv_model_config *to = &c->models[c->n_models++];
         st = read_model(c, to, m->model_config_list->config[i], err);
         if (st)
-            st = at_place(c, to, err);
+            st = srv_config_at_place(c, to, err);
     }
     /* TensorFlow Serving checks the names and paths of all models before it checks any platform. */
     for (size_t i = 0; i < n && !st; i++) {
         st = read_platform(c, &c->models[i], m->model_config_list->config[i], err);
         if (st)
-            st = at_place(c, &c->models[i], err);
+            st = srv_config_at_place(c, &c->models[i], err);
     }
     if (!st || st == RT_INVALID_ARGUMENT) {
         struct rt_error twice = {0};

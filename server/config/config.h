@@ -26,6 +26,14 @@ struct srv_logging_config {
     double sampling_rate; /* fraction of the requests that are logged, from 0 to 1 */
 };
 
+/* What a model may use of the server's GPUs. Zeroed members mean the values of the flags. */
+struct srv_gpu_config {
+    const char *gpus; /* "none", "all" or a list as in --gpus; NULL means "all" */
+    enum srv_maybe full_precision;
+    int64_t memory_bytes; /* maximum number of bytes on each GPU, or 0 */
+    int instances;        /* maximum number of batches that run on each GPU at a time, or 0 */
+};
+
 /* A configured model. Every field must also be in ModelConfig in proto/, in same_model in config.c,
  * and in print_model in server/commands/command_check.c. A field that requests use must also be in
  * struct srv_map_model, which make_map in server/versions/manager_map.c fills. */
@@ -42,7 +50,8 @@ struct srv_model_config {
     int n_labels;
     const struct srv_label *labels;
     const struct srv_logging_config *logging; /* how requests are logged, or NULL for no log */
-    enum srv_maybe bf16;  /* whether to use bf16; SRV_UNSAID means the value of --precision */
+    enum srv_maybe bf16; /* whether to use bf16; SRV_UNSAID means the value of --precision */
+    struct srv_gpu_config gpu;
     int64_t line, column; /* position of the model in srv_config.file */
 };
 
@@ -81,6 +90,10 @@ enum rt_status srv_config_check_platforms(const struct srv_config *old,
 /* Checks that `config` may replace `old`. An empty config file may not replace a list of models. */
 enum rt_status srv_config_check_transition(const struct srv_config *old,
                                            const struct srv_config *config, struct rt_error *err);
+/* Appends the model's position in the config file, if there is one, to the error `err`. Returns the
+ * error's code. */
+enum rt_status srv_config_at_place(const struct srv_config *c, const struct srv_model_config *m,
+                                   struct rt_error *err);
 bool srv_config_eq(const struct srv_config *a, const struct srv_config *b);
 const struct srv_model_config *srv_config_find(const struct srv_config *c, const char *name);
 /* Returns the model's entry for a label, or NULL if there is none. `c` may be NULL. */

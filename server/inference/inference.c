@@ -198,6 +198,7 @@ enum rt_status srv_inference_run(struct srv_inference *inf, const struct rt_run_
     }
     struct rt_run_options with_trace = options ? *options : (struct rt_run_options){0};
     with_trace.trace = job->trace;
+    with_trace.accelerator = job->accelerator;
     job->status = rt_callable_run(job->signature->call, job->feeds, job->fetches, &with_trace, err);
     return job->status;
 }

@@ -281,8 +281,7 @@ enum of_version {
     SPECIALISATIONS,
     SPECIALISATION_BYTES,
     IDLE_BYTES,
-    STATE_BYTES,
-    GPU_BYTES
+    STATE_BYTES
 };
 
 /* The statistics of a serving version, which several metric families use. */
@@ -290,6 +289,9 @@ struct figures {
     const char *model;
     int64_t version, n_queued, weight_bytes;
     struct rt_session_stats stats;
+    /* GPUs of the version; none if all its nodes run on the CPU */
+    struct rt_session_accelerators gpus;
+    bool gpu_full_precision;
 };
 
 /* The statistics of all serving versions. They are copied once per page, because a session takes
@@ -318,8 +320,6 @@ static int64_t of_version(const struct figures *f, enum of_version what)
         return (int64_t)f->stats.idle_bytes;
     case STATE_BYTES:
         return (int64_t)f->stats.state_bytes;
-    case GPU_BYTES:
-        return f->stats.accelerator_bytes;
     }
     return 0;
 }
@@ -350,6 +350,8 @@ static bool add_figures(void *arg, const struct srv_version *v)
     f->version = v->version;
     f->n_queued = v->model_queue ? srv_model_queue_jobs(v->model_queue) : 0;
     f->weight_bytes = v->loaded->weight_bytes;
+    f->gpus = *rt_model_accelerators(v->loaded);
+    f->gpu_full_precision = v->gpu.full_precision;
     rt_session_stats(v->loaded->session, &f->stats);
     return false;
 }
@@ -364,6 +366,37 @@ static void versions(struct page *p, const char *name, const char *help,
         rt_bytes_addf(p->out, "%s{%s} %" PRId64 "\n", name, labels_of(p),
                       of_version(&all->of[i], what));
     }
+}
+
+/* Writes the labels of a version and of its GPU k. */
+static void gpu_labels(struct page *p, const struct figures *f, int k)
+{
+    char index[12];
+    snprintf(index, sizeof index, "%d", f->gpus.device[k]->index);
+    start_labels(p, f->model);
+    srv_text_label_int(&p->labels, "version", f->version);
+    srv_text_label(&p->labels, false, "gpu", index);
+}
+
+static void versions_gpus(struct page *p, const struct all_figures *all)
+{
+    srv_text_family(&p->text, "slipway_model_gpu_info", "gauge",
+                    "The GPUs of a version, and the precision that is set for it.");
+    for (int i = 0; i < all->n; i++)
+        for (int k = 0; k < all->of[i].gpus.n; k++) {
+            gpu_labels(p, &all->of[i], k);
+            srv_text_label(&p->labels, false, "precision",
+                           all->of[i].gpu_full_precision ? "float32" : "tf32");
+            rt_bytes_addf(p->out, "slipway_model_gpu_info{%s} 1\n", labels_of(p));
+        }
+    srv_text_family(&p->text, "slipway_model_gpu_bytes", "gauge",
+                    "Bytes of a version's constants in the memory of a GPU.");
+    for (int i = 0; i < all->n; i++)
+        for (int k = 0; k < all->of[i].gpus.n; k++) {
+            gpu_labels(p, &all->of[i], k);
+            rt_bytes_addf(p->out, "slipway_model_gpu_bytes{%s} %" PRId64 "\n", labels_of(p),
+                          all->of[i].stats.accelerator_bytes[k]);
+        }
 }
 
 static void gauge(struct page *p, const char *name, const char *help, int64_t value)
@@ -411,8 +444,7 @@ static void versions_gauges(struct page *p)
              "requests added of them is bounded by --state_memory_limit_bytes.",
              &all, STATE_BYTES);
     if (p->server->gpus.n)
-        versions(p, "slipway_model_gpu_bytes",
-                 "Bytes of a version's constants in the memory of its GPU.", &all, GPU_BYTES);
+        versions_gpus(p, &all);
     free(all.of);
     rt_arena_free(all.arena);
 }

@@ -12,6 +12,7 @@
 #include "runtime/base/thread.h"
 #include "runtime/session/account.h"
 #include "server/triton/triton.h"
+#include "server/versions/model_gpus.h"
 
 enum { BASE_BYTES = 8 << 20 };
 
@@ -188,7 +189,8 @@ static enum rt_status validate(struct srv_loader *l, struct srv_load *load)
     struct srv_version v = {.model = load->model,
                             .version = load->version,
                             .loaded = load->loaded,
-                            .triton = load->triton};
+                            .triton = load->triton,
+                            .gpu = load->gpu};
 
     struct rt_session *session = l->calls->validate ? load->loaded->session : NULL;
     if (session) {
@@ -245,12 +247,11 @@ static bool has_warmup(const struct srv_loader *l, const struct srv_load *load)
            (l->calls->has_warmup && l->calls->has_warmup(load->dir));
 }
 
-static struct rt_model_options model_options(struct srv_loader *l, struct srv_load *load)
+static struct rt_model_options model_options(struct srv_loader *l, struct srv_load *load,
+                                             const struct rt_session_accelerators *gpus)
 {
     const struct srv_options *o = &l->server->options;
     const struct srv_triton *t = load->triton;
-    const bool may_use_gpu = l->calls->choose_gpu && !(t && t->on_cpu);
-    struct rt_device *gpu = may_use_gpu ? l->calls->choose_gpu(l->server) : NULL;
     return (struct rt_model_options){
         .session = {.registry = l->server->registry,
                     .run_memory_limit = (size_t)o->run_memory_limit_bytes,
@@ -264,10 +265,10 @@ static struct rt_model_options model_options(struct srv_loader *l, struct srv_lo
                                .no_winograd = !o->winograd,
                                .no_autotune = !o->autotune,
                                .no_specialise = !o->specialise,
-                               .bf16 = wants_bf16(o, load)},
+                               .bf16 = wants_bf16(o, load),
+                               .full_precision = load->gpu.full_precision},
                     .autotune = l->server->autotune,
-                    .accelerator = gpu,
-                    .accelerates_all = gpu != NULL,
+                    .accelerators = *gpus,
                     .log_device_placement = o->log_device_placement,
                     .cancelled = &load->cancelled},
         .tags = t && t->graph_tag ? &t->graph_tag : l->tags,
@@ -293,10 +294,11 @@ static void drop(struct srv_loader *l, struct srv_load *load)
     load->triton = NULL;
 }
 
-/* Loads and validates an admitted model. `need` is its estimated memory. */
-static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load, int64_t need)
+/* Loads and validates an admitted model on the GPUs. `need` is its estimated memory. */
+static enum rt_status load_on(struct srv_loader *l, struct srv_load *load, int64_t need,
+                              const struct rt_session_accelerators *gpus)
 {
-    const struct rt_model_options options = model_options(l, load);
+    const struct rt_model_options options = model_options(l, load, gpus);
     enum rt_status st = l->calls->load(&load->loaded, load->dir, &options, &load->err);
     if (!st && load->triton)
         st = srv_triton_check_model(load->triton, load->loaded, &load->err);
@@ -320,6 +322,17 @@ static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load,
                load->model, (long long)load->version, rt_session_held(load->loaded->session),
                (long long)need);
     return RT_OK;
+}
+
+static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load, int64_t need,
+                                    int64_t weight_bytes)
+{
+    struct rt_session_accelerators gpus = {0};
+    if (!load->triton || !load->triton->on_cpu)
+        srv_model_gpus_choose(l->server, load->model, &load->gpu, weight_bytes, &gpus);
+    const enum rt_status st = load_on(l, load, need, &gpus);
+    srv_model_gpus_end_load(l->server, &gpus, weight_bytes);
+    return st;
 }
 
 static enum rt_status check_cancelled(void *arg, struct rt_error *err)
@@ -347,7 +360,7 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
     st = admit(l, load, need);
     if (st)
         return st;
-    st = load_admitted(l, load, need);
+    st = load_admitted(l, load, need, weight_bytes);
     end_reservation(l, need);
     return st;
 }

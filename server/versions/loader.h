@@ -38,9 +38,6 @@ struct srv_model_calls {
                                   struct rt_error *err);
     enum rt_status (*load)(struct rt_model **out, const char *dir,
                            const struct rt_model_options *options, struct rt_error *err);
-    /* Returns the GPU for the next version, or NULL for the CPU. If choose_gpu is NULL, no
-     * version uses a GPU. */
-    struct rt_device *(*choose_gpu)(struct srv_server *s);
     /* Returns whether the version has a warm-up file. If has_warmup is NULL, no version has a
      * warm-up file. */
     bool (*has_warmup)(const char *dir);
@@ -82,8 +79,9 @@ struct srv_load {
     void *owner;
     const char *model; /* must outlive the load */
     int64_t version;
-    char *dir;                     /* path of the version's directory, allocated by malloc */
-    enum srv_maybe bf16;           /* whether the model's own configuration selects bf16 */
+    char *dir;           /* path of the version's directory, allocated by malloc */
+    enum srv_maybe bf16; /* whether the model's own configuration selects bf16 */
+    struct srv_gpu_use gpu;
     struct srv_fingerprint before; /* fingerprint of the directory when it was found stable */
     /* ---- set by the loader ---- */
     /* set by the manager to end the load early with RT_CANCELLED */

@@ -17,6 +17,7 @@
 #include "server/versions/policy.h"
 #include "server/config/settings.h"
 #include "server/base/sockets.h"
+#include "server/versions/model_gpus.h"
 
 /* ---- the loop ---- */
 
@@ -445,6 +446,8 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
         st = srv_mgr_check_labels(m, base, err);
     if (!st)
         st = srv_config_check_platforms(NULL, base, err);
+    if (!st)
+        st = srv_model_gpus_check(server, base, err);
     if (!st && *o->models)
         st = srv_config_from_folder(o->models, &folder, err);
     if (st) {

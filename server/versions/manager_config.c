@@ -8,6 +8,7 @@
 #include "proto/unpack.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "server/versions/model_gpus.h"
 #include "server/versions/model_root.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
 
@@ -121,6 +122,8 @@ static enum rt_status change_config(struct srv_manager *m, struct srv_config *co
         return RT_OK;
     }
     st = srv_config_check_platforms(m->base, config, err);
+    if (!st)
+        st = srv_model_gpus_check(m->server, config, err);
     if (!st)
         st = srv_mgr_check_labels(m, config, err);
     if (st)

@@ -7,6 +7,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/session/account.h"
+#include "server/versions/model_gpus.h"
 #include "server/triton/triton.h"
 
 void srv_mgr_load_done(void *arg, struct srv_load *load)
@@ -37,6 +38,7 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
     load->before = e->seen;
     load->queued.rounds = &model->load_rounds;
     load->bf16 = model->config ? model->config->bf16 : SRV_UNSAID;
+    load->gpu = srv_model_gpus_use(m->server, model->config);
     srv_mgr_set_state(m, e, SRV_LOADING, RT_OK, NULL);
     if (e->n_failures)
         RT_LOG(RT_LOG_INFO, "Retrying of Loading servable: {name: %s version: %lld} retry: %d",
@@ -136,6 +138,7 @@ static enum rt_status make_version(struct srv_manager *m, struct srv_managed *mo
     v->account = load->account;
     v->triton = load->triton;
     v->batching = load->batching;
+    v->gpu = load->gpu;
     enum rt_status st = v->model && v->handles ? m->calls->attach(m->server, v, &load->err)
                                                : rt_fail_memory(&load->err, "a version", sizeof *v);
     if (st) {

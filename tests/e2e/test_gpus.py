@@ -5,6 +5,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import unittest
@@ -46,6 +47,10 @@ class GpuCase(Case):
         text = server.get("/monitoring/prometheus/metrics")[1].decode()
         lines = [line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
         return {name: float(value) for name, value in lines}
+
+    def model_bytes(self, server, model, gpu=0):
+        """Returns how many bytes of the GPU's memory the model's version 1 holds."""
+        return self.metrics(server).get(f'slipway_model_gpu_bytes{{model="{model}",version="1",gpu="{gpu}"}}', 0)
 
     def refused(self, *words, **settings):
         """Checks that a server that requires a GPU exits with an error message that contains all of `words`."""
@@ -279,7 +284,7 @@ class Faults(GpuCase):
             self.assertEqual(len(rows), len(want))
             self.expect(want, rows)
             self.assertEqual([status for status, _ in errors], [503], errors)
-            self.assertIn("its models run on the processor", server.log())
+            self.assertIn("other GPUs and the processor run its models", server.log())
             self.assertEqual(server.get("/readyz")[0], 200)
             self.put("digits/2", "digits/1")  # a version that is loaded later does not use the GPU
             wait_for(lambda: server.state("digits", 2) == "AVAILABLE", "the second version")
@@ -328,17 +333,18 @@ class Metrics(GpuCase):
             self.assertEqual(m['slipway_gpu_device_memory_bytes{gpu="1",state="total"}'], 256 << 20)
             self.assertEqual(m['slipway_gpu_utilisation_ratio{gpu="1"}'], 0.5)
             self.assertEqual(m['slipway_gpu_temperature_celsius{gpu="0"}'], 40)
-            used = {g: m[f'slipway_gpu_memory_bytes{{gpu="{g}",use="weights"}}'] for g in "01"}
-            held = m['slipway_model_gpu_bytes{model="digits",version="1"}']
-            self.assertGreater(held, 10000)
-            self.assertEqual(sorted(used.values()), [0, held])
-            busy = max(used, key=used.get)
+            for gpu in "01":
+                held = m[f'slipway_model_gpu_bytes{{model="digits",version="1",gpu="{gpu}"}}']
+                self.assertGreater(held, 10000)
+                self.assertEqual(m[f'slipway_gpu_memory_bytes{{gpu="{gpu}",use="weights"}}'], held)
+            busy = max("01", key=lambda gpu: m[f'slipway_gpu_regions_total{{gpu="{gpu}"}}'])
             self.assertGreater(m[f'slipway_gpu_memory_bytes{{gpu="{busy}",use="activations"}}'], 1000)
-            self.assertGreaterEqual(m[f'slipway_gpu_regions_total{{gpu="{busy}"}}'], len(held_out()[0]))
             self.assertGreaterEqual(m[f'slipway_gpu_graphs_total{{gpu="{busy}"}}'], 1)
             self.assertGreater(m[f'slipway_gpu_busy_seconds_total{{gpu="{busy}"}}'], 0)
-            self.assertGreaterEqual(m[f'slipway_gpu_copied_bytes_total{{gpu="{busy}",direction="in"}}'],
-                                    len(held_out()[0]) * 64 * 4)
+            for name, least in (("regions_total", len(held_out()[0])),
+                                ("copied_bytes_total", len(held_out()[0]) * 64 * 4)):
+                labels = ',direction="in"' if name == "copied_bytes_total" else ""
+                self.assertGreaterEqual(sum(m[f'slipway_gpu_{name}{{gpu="{gpu}"{labels}}}'] for gpu in "01"), least)
 
     def test_the_dashboards_names_are_on_the_page(self):
         with open(os.path.join(ROOT, "docker", "grafana-dashboard.json"), encoding="utf-8") as file:
@@ -396,6 +402,181 @@ class Commands(GpuCase):
             got, _, error = self.slipway("run", f"{MODELS}/digits", "--bench", f"--device={device}")
             self.assertEqual(got, code, error)
             self.assertIn(words, error)
+
+
+class Models(GpuCase):
+    """Settings of GPUs that models have in the configuration."""
+
+    def config(self, **models):
+        """Writes a configuration in which each model serves digits with the given fields. Returns its path."""
+        text = "".join(f'config {{ name: "{name}" base_path: "{MODELS}/digits" model_platform: "tensorflow" {fields} }}\n'
+                       for name, fields in models.items())
+        return self.write("config", f"model_config_list {{ {text} }}")
+
+    def digits_of(self, server, model):
+        image = json.loads(held_out()[0][0])["instances"][0]
+        return server.predict(model, [image])[0]
+
+    def check(self, want, got):
+        for a, b in zip(want, got):
+            self.assertAlmostEqual(a, b, delta=1e-5)
+
+    def test_a_model_uses_the_gpus_that_it_names(self):
+        config = self.config(none='gpus: "none"', first='gpus: "0"', second='gpus: "GPU-2020"')
+        with self.serve("--gpus=all", f"--model_config_file={config}", DEVICES=2) as server:
+            want = self.digits_of(server, "none")
+            for model, names in (("none", ()), ("first", ("0",)), ("second", ("1",))):
+                before = self.metrics(server)
+                self.check(want, self.digits_of(server, model))
+                now = self.metrics(server)
+                ran = tuple(g for g in "01" if now[f'slipway_gpu_regions_total{{gpu="{g}"}}'] >
+                            before[f'slipway_gpu_regions_total{{gpu="{g}"}}'])
+                self.assertEqual(ran, names)
+        self.assertEqual(self.counts()["bytes_in_use"], 0)
+
+    def test_what_a_gpu_cannot_give_is_refused_with_model_and_value(self):
+        for fields, words in (
+                ('gpus: "2"', 'model m: gpus is "2": the server uses no GPU 2; it uses 2 GPUs, numbered from 0'),
+                ('gpus: "0,GPU-77"', 'model m: gpus is "0,GPU-77": the server uses no GPU GPU-77'),
+                ('gpus: "first"', 'model m: gpus is "first", but must be none, all, or the numbers or UUIDs of GPUs'),
+                ('gpu_precision: "fp16"', 'model m: gpu_precision is "tf32" or "float32", not "fp16"'),
+                ('gpu_memory_bytes: 268435457',
+                 'model m: gpu_memory_bytes is 268435457, but the server may use 268435456 bytes of GPU 0'),
+                ('gpu_instances: 3', 'model m: gpu_instances is 3, but --gpu_slots is 2')):
+            with self.serve("--gpus=all", f"--model_config_file={self.config(m=fields)}", wait=False,
+                            DEVICES=2) as server:
+                self.assertEqual(server.process.wait(20 * SLOW), 255)
+                self.assertIn(words, server.out())
+                self.assertIn("/config:1:", server.out())
+
+    def test_check_config_shows_the_settings(self):
+        config = self.config(m='gpus: "0" gpu_precision: "float32" gpu_memory_bytes: 4096 gpu_instances: 1')
+        done = subprocess.run([binary(), "check-config", config], capture_output=True, text=True, timeout=60 * SLOW,
+                              check=True)
+        for line in ("  gpus      0\n", "  on a GPU  precision float32\n", "  on a GPU  at most 4096 bytes of memory\n",
+                     "  on a GPU  at most 1 batch at a time\n"):
+            self.assertIn(line, done.stdout)
+
+    def test_a_reload_that_names_an_unknown_gpu_changes_nothing(self):
+        config = self.config(m='gpus: "0"')
+        with self.serve("--gpus=all", f"--model_config_file={config}") as server:
+            self.config(m='gpus: "1"')
+            server.process.send_signal(signal.SIGHUP)
+            wait_for(lambda: "the server uses no GPU 1; it uses 1 GPU, numbered from 0" in server.log(), "the refusal")
+            self.digits_of(server, "m")
+
+    def test_a_configuration_with_gpus_suits_a_machine_without(self):
+        config = self.config(m='gpus: "1" gpu_instances: 4')
+        with self.serve("--gpus=none", f"--model_config_file={config}") as server:
+            self.assertIn('model m: gpus is "1", but the server uses no GPU', server.log())
+            self.digits_of(server, "m")
+
+    def test_a_model_keeps_to_its_bytes(self):
+        with self.serve("--gpus=all", f"--model_config_file={self.config(m='')}") as server:
+            want = self.digits_of(server, "m")
+            held = int(self.model_bytes(server, "m"))
+        config = self.config(few=f"gpu_memory_bytes: {held - 1}", many=f"gpu_memory_bytes: {held + (1 << 20)}")
+        with self.serve("--gpus=all", f"--model_config_file={config}") as server:
+            regions = [self.metrics(server)['slipway_gpu_regions_total{gpu="0"}']]
+            for model in ("few", "many"):
+                self.check(want, self.digits_of(server, model))
+                regions.append(self.metrics(server)['slipway_gpu_regions_total{gpu="0"}'])
+            self.assertEqual(regions[0], regions[1])
+            self.assertGreater(regions[2], regions[1])
+            self.assertLess(self.model_bytes(server, "few"), held)
+            self.assertEqual(self.model_bytes(server, "many"), held)
+        self.assertEqual(self.counts()["bytes_in_use"], 0)
+
+    def test_a_model_has_a_precision_of_its_own(self):
+        folder = os.path.dirname(binary())
+        program = os.path.join(folder, "tests", "slipway_accelerated")
+        config = self.config(cpu='gpus: "none"', full='gpu_precision: "float32"', flag="", tf32='gpu_precision: "tf32"')
+        for flag in ("tf32", "float32"):
+            with mock.patch.dict(os.environ, SLIPWAY=program, SLIPWAY_TEST_DNN="none", SLIPWAY_TEST_BLAS="tf32"):
+                with self.serve("--gpus=all", f"--gpu_precision={flag}", f"--model_config_file={config}",
+                                library=os.path.join(folder, "fake_cuda")) as server:
+                    got = {m: self.digits_of(server, m) for m in ("cpu", "full", "flag", "tf32")}
+                    page = self.metrics(server)
+            rounds = {m for m in got if max(abs(a - b) / b for a, b in zip(got[m], got["cpu"])) > 1e-4}
+            self.assertEqual(rounds, {"flag", "tf32"} if flag == "tf32" else {"tf32"}, got)
+            for model, precision in (("full", "float32"), ("flag", flag), ("tf32", "tf32")):
+                self.assertEqual(page[f'slipway_model_gpu_info{{model="{model}",version="1",gpu="0",'
+                                      f'precision="{precision}"}}'], 1)
+
+
+class Replicas(GpuCase):
+    """A model has a replica on each GPU that it may use."""
+
+    def ask(self, server, n):
+        """Sends n requests from eight clients. Returns the predictions, in the order of the requests."""
+        bodies = held_out()[0]
+
+        def one(k):
+            return server.predict("digits", json.loads(bodies[k % len(bodies)])["instances"])
+
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            return list(pool.map(one, range(n)))
+
+    def expect(self, want, got):
+        for k, rows in enumerate(got):
+            for a, b in zip(want[k % len(want)], rows[0]):
+                self.assertAlmostEqual(a, b, delta=1e-5)
+
+    def regions(self, server):
+        page = self.metrics(server)
+        return [page[f'slipway_gpu_regions_total{{gpu="{gpu}"}}'] for gpu in "01"]
+
+    def test_all_gpus_of_a_model_work_and_a_swap_moves_all_replicas(self):
+        self.put("digits/1", "digits/1")
+        with self.serve("--gpus=all", "--model_name=digits", f"--model_base_path={self.path('digits')}",
+                        DEVICES=2) as server:
+            want = read_digits(server)
+            for version in range(2, 5):
+                before = self.regions(server)
+                with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                    asked = pool.submit(self.ask, server, 80)
+                    self.put(f"digits/{version}", "digits/1")
+                    shutil.rmtree(self.path(f"digits/{version - 1}"))
+                    wait_for(lambda v=version: server.state("digits", v) == "AVAILABLE", "the swap")
+                    self.expect(want, asked.result())
+                self.expect(want, self.ask(server, 80))
+                for gpu, n in enumerate(self.regions(server)):
+                    self.assertGreater(n, before[gpu], f"GPU {gpu}")
+            wait_for(lambda: server.state("digits", 3) in ("END", ""), "the end of version 3")
+            page = self.metrics(server)
+            held = {page[f'slipway_model_gpu_bytes{{model="digits",version="4",gpu="{gpu}"}}'] for gpu in "01"}
+            self.assertEqual(len(held), 1)
+            self.assertEqual({page[f'slipway_gpu_memory_bytes{{gpu="{gpu}",use="weights"}}'] for gpu in "01"}, held)
+        self.assertEqual(self.counts()["bytes_in_use"], 0)
+
+    def test_the_other_replica_goes_on_when_a_gpu_fails(self):
+        with self.serve("--gpus=all", "--gpu_on_fault=stop", *DIGITS, DEVICES=2, FAIL="GraphLaunch:10:719") as server:
+            failed = 0
+            for body in held_out()[0]:
+                failed += server.post("/v1/models/digits:predict", body)[0] != 200
+            self.assertEqual(failed, 1)
+            up = [self.metrics(server)[f'slipway_gpu_up{{gpu="{gpu}"}}'] for gpu in "01"]
+            self.assertEqual(sorted(up), [0, 1])
+            before = self.regions(server)
+            self.ask(server, 16)
+            now = self.regions(server)
+            self.assertEqual(now[up.index(0)], before[up.index(0)])
+            self.assertEqual(now[up.index(1)] > before[up.index(1)], True)
+
+    def test_replicas_share_what_requests_write(self):
+        with self.serve("--gpus=all", "--model_name=counter", f"--model_base_path={MODELS}/counter",
+                        DEVICES=2) as server:
+            for k in range(1, 9):
+                status, answer = server.post("/v1/models/counter:predict",
+                                             {"signature_name": "incr_by", "inputs": {"delta": 1}})
+                self.assertEqual((status, json.loads(answer)), (200, {"outputs": k}))
+
+    def test_a_gpu_without_memory_for_the_weights_gets_no_replica(self):
+        with self.serve("--gpus=all", *DIGITS, BYTES=8192) as server:
+            self.assertIn("model digits: GPU:0 has no memory for", server.log())
+            self.assertEqual(server.post("/v1/models/digits:predict", held_out()[0][0])[0], 200)
+            self.assertNotIn('slipway_model_gpu_info{model="digits",version="1",gpu="0",precision="tf32"}',
+                             self.metrics(server))
 
 
 class Libraries(GpuCase):

@@ -29,6 +29,7 @@ struct args {
     const float *a, *b, *residual, *bias;
     float *c;
     char *workspace;
+    bool rounds; /* whether A and B are rounded to TF32 */
 };
 
 static int n_runs;
@@ -36,6 +37,17 @@ static int n_runs;
 int reference_blas_runs(void)
 {
     return __atomic_load_n(&n_runs, __ATOMIC_RELAXED);
+}
+
+/* Returns the number, or the nearest number with 10 bits after the point of its significand. */
+static float rounded(float x, bool rounds)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits + 0x1000) & ~UINT32_C(0x1fff);
+    if (rounds)
+        memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
 static void multiply(const void *args)
@@ -48,8 +60,8 @@ static void multiply(const void *args)
         const float *a = x->a + batch * p->a_step, *b = x->b + batch * p->b_step;
         float sum = 0;
         for (int64_t k = 0; k < p->k; k++)
-            sum += a[p->a_transposed ? k * p->m + row : row * p->k + k] *
-                   b[p->b_transposed ? column * p->k + k : k * p->n + column];
+            sum += rounded(a[p->a_transposed ? k * p->m + row : row * p->k + k], x->rounds) *
+                   rounded(b[p->b_transposed ? column * p->k + k : k * p->n + column], x->rounds);
         if (p->has_residual)
             sum += x->residual[i];
         if (p->has_bias)
@@ -76,7 +88,8 @@ static enum rt_status run(const struct kc_blas_plan *p, const struct cuda_stream
                      .a = on_host(r, address[KC_PRODUCT_A]),
                      .b = on_host(r, address[KC_PRODUCT_B]),
                      .c = on_host(r, address[KC_PRODUCT_C]),
-                     .workspace = on_host(r, workspace)};
+                     .workspace = on_host(r, workspace),
+                     .rounds = strcmp(r->mode, "tf32") == 0 && product->precision == KC_TF32};
     void *params[] = {&x};
     assert((uintptr_t)workspace % WORKSPACE_ALIGNMENT == 0);
     if (product->has_residual)

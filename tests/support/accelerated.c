@@ -47,14 +47,12 @@ static void close_gpus(void)
     gpus.close(&gpus);
 }
 
-static enum rt_status prepare_gpu(const struct rt_registry *registry, bool full_precision,
-                                  struct rt_error *err)
+static enum rt_status prepare_gpu(const struct rt_registry *registry, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
     pthread_mutex_lock(&mu);
     if (!accelerator) {
-        const struct rt_accelerator_options all = {
-            .which = "all", .n_streams = 2, .full_precision = full_precision};
+        const struct rt_accelerator_options all = {.which = "all", .n_streams = 2};
         st = rt_registry_open_accelerators(registry, &gpus, &all, err);
         if (!st) {
             accelerator = gpus.device[0];
@@ -82,17 +80,17 @@ enum rt_status __wrap_rt_session_new(struct rt_session **out, struct rt_library 
 {
     struct rt_session_options with = *options;
     const char *kind = getenv("SLIPWAY_TEST_ACCELERATOR");
-    if (kind && !options->accelerator) {
+    if (kind && !options->accelerators.n) {
         const bool is_full = strcmp(kind, "gpu") == 0;
         const bool is_gpu = is_full || strcmp(kind, "gpu_tf32") == 0;
-        const enum rt_status st = is_gpu ? prepare_gpu(options->registry, is_full, err) : RT_OK;
+        const enum rt_status st = is_gpu ? prepare_gpu(options->registry, err) : RT_OK;
         if (st)
             return st;
         if (!is_gpu && !prepare(options->registry))
             return rt_fail_memory(err, "the tests' accelerator", 0);
-        with.accelerator = accelerator;
-        with.accelerates_all = true;
+        with.accelerators = rt_one_accelerator(accelerator);
         with.compiles_inline = true;
+        with.tuning.full_precision = is_full;
         with.tuning.no_specialise = with.tuning.no_specialise && !is_gpu;
     }
     return __real_rt_session_new(out, library, &with, err);

@@ -129,12 +129,12 @@ static enum rt_status check_usable(const struct cuda_driver *d, int ordinal, str
     return RT_OK;
 }
 
-static enum kc_precision choose_precision(const struct cuda_gpu *g, bool full)
+static bool has_tf32(const struct cuda_gpu *g)
 {
     int major = 0;
     const int result =
         g->driver->DeviceGetAttribute(&major, CUDA_ATTRIBUTE_CAPABILITY_MAJOR, g->ordinal);
-    return result == CUDA_OK && major >= TF32_MAJOR && !full ? KC_TF32 : KC_FLOAT32;
+    return result == CUDA_OK && major >= TF32_MAJOR;
 }
 
 static enum rt_status make_context(struct cuda_gpu *g, struct rt_error *err)
@@ -188,7 +188,7 @@ enum rt_status cuda_gpu_open(struct cuda_gpu **out, const struct cuda_driver *dr
     kc_libraries_init(&g->libraries);
     g->driver = driver;
     g->ordinal = ordinal;
-    g->precision = choose_precision(g, options->full_precision);
+    g->has_tf32 = has_tf32(g);
     g->device = (struct rt_device){.type = "GPU",
                                    .index = index,
                                    .state = g,

@@ -65,8 +65,8 @@ struct cuda_gpu {
     const struct cuda_driver *driver;
     int ordinal; /* the driver's index of the GPU */
     char model[CUDA_NAME_BYTES], uuid[CUDA_UUID_TEXT];
-    enum kc_precision precision; /* KC_FLOAT32 or KC_TF32 */
-    struct cuda_nvml *nvml;      /* NULL if NVML is not available */
+    bool has_tf32;
+    struct cuda_nvml *nvml; /* NULL if NVML is not available */
     struct CUctx_st *context;
     struct CUmod_st *module[KC_N_MODULES];
     struct CUfunc_st *kernel[KC_N_MODULES];
@@ -99,6 +99,13 @@ enum rt_status cuda_gpu_fail(struct cuda_gpu *g, int result, const char *what,
  * `blocks`. A kernel must work with any number of blocks. */
 enum rt_status cuda_launch(const struct cuda_stream *s, enum kc_module module, int64_t blocks,
                            void *args, struct rt_error *err);
+/* Returns the precision in which the session of a kernel multiplies and convolves on its GPU:
+ * KC_FLOAT32 or KC_TF32. */
+static inline enum kc_precision cuda_precision(const struct rt_prep *p)
+{
+    const struct cuda_gpu *g = p->device->state;
+    return g->has_tf32 && !p->tuning->full_precision ? KC_TF32 : KC_FLOAT32;
+}
 /* Returns the number of blocks that have at least n threads together. */
 static inline int64_t cuda_blocks(int64_t n)
 {

@@ -32,10 +32,10 @@ void rt_callable_request_compilation(struct rt_callable *c, const struct rt_shap
     (void)shapes;
 }
 
-struct rt_device *rt_model_accelerator(const struct rt_model *m)
+const struct rt_session_accelerators *rt_model_accelerators(const struct rt_model *m)
 {
     (void)m;
-    return sched_model.gpu;
+    return &sched_model.gpus;
 }
 
 enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
@@ -60,6 +60,7 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     }
     if (sched_model.sleep_us)
         usleep((useconds_t)sched_model.sleep_us);
+    atomic_fetch_add(&sched_model.on_gpu[options->accelerator], 1);
     enum rt_status st = RT_OK;
     const int64_t most_rows = atomic_load(&sched_model.most_rows);
     if (most_rows && feeds[0].rank && feeds[0].dim[0] > most_rows) {
@@ -156,7 +157,10 @@ struct world *sched_begin_on_gpus(int n, int gpu)
         w->server.gpus.device[k] = &w->gpu[k];
     }
     w->server.gpus.n = n;
-    sched_model.gpu = &w->gpu[gpu];
+    sched_model.gpus = rt_one_accelerator(&w->gpu[gpu < 0 ? 0 : gpu]);
+    for (int k = 0; gpu < 0 && k < n; k++)
+        sched_model.gpus.device[k] = &w->gpu[k];
+    sched_model.gpus.n = gpu < 0 ? n : 1;
     return begin(w, 1, true, false, SRV_UNSAID, NULL);
 }
 

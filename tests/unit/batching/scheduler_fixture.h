@@ -31,9 +31,10 @@ extern struct sched_model {
     _Atomic bool unproved;
     /* Largest number of rows with which a run does not run out of memory; 0 means no limit. */
     _Atomic int64_t most_rows;
-    int64_t sleep_us; /* duration of each run, which a test sets before the first request */
-    /* GPU that the model uses, or NULL; sched_begin_on_gpus sets it. */
-    struct rt_device *gpu;
+    int64_t sleep_us;      /* duration of each run, which a test sets before the first request */
+    _Atomic int on_gpu[2]; /* numbers of runs by rt_run_options.accelerator */
+    /* GPUs that the model uses; sched_begin_on_gpus sets them. */
+    struct rt_session_accelerators gpus;
 } sched_model;
 
 struct world {
@@ -69,7 +70,7 @@ struct world *sched_begin(int n_workers, bool rowwise, bool writes);
  * row-wise. */
 struct world *sched_begin_as_tensorflow(const char *parameters);
 /* Starts a server with one worker for the CPU and n GPUs, which have two streams each. The model
- * uses the GPU with index `gpu`. */
+ * uses the GPU with index `gpu`, or all if `gpu` is -1. */
 struct world *sched_begin_on_gpus(int n, int gpu);
 void sched_end(struct world *w);
 

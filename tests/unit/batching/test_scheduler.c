@@ -338,6 +338,55 @@ static void a_model_on_a_gpu_has_one_worker_per_stream(void **state)
     }
 }
 
+/* Two GPUs with two streams each serve the model. Each run is on the GPU with fewer runs. */
+static void the_batches_of_a_model_go_to_the_gpu_that_is_free_first(void **state)
+{
+    (void)state;
+    struct world *w = sched_begin_on_gpus(2, -1);
+    struct request *r[6];
+    atomic_store(&sched_model.held, true);
+    for (int k = 0; k < 6; k++) {
+        r[k] = sched_submit(w, 1, (float)k, RT_NEVER);
+        srv_io_loop_end_turn(&w->io_loop);
+        sched_wait_runs(k < 4 ? k + 1 : 4);
+    }
+    assert_int_equal(atomic_load(&sched_model.together), 4);
+    atomic_store(&sched_model.held, false);
+    sched_wait_done(w, 6);
+    /* The waiting requests were merged. */
+    assert_int_equal(atomic_load(&sched_model.runs), 5);
+    assert_true(atomic_load(&sched_model.on_gpu[0]) >= 2);
+    assert_true(atomic_load(&sched_model.on_gpu[1]) >= 2);
+    for (int k = 0; k < 6; k++) {
+        sched_expect(r[k], 1, (float)k);
+        sched_drop(r[k]);
+    }
+    sched_end(w);
+}
+
+static void a_gpu_that_has_failed_gets_no_batch_of_another(void **state)
+{
+    (void)state;
+    struct world *w = sched_begin_on_gpus(2, -1);
+    struct request *r[8];
+    atomic_store(&w->gpu[0].has_failed, true);
+    for (int k = 0; k < 8; k++) {
+        r[k] = sched_submit(w, 1, (float)k, RT_NEVER);
+        srv_io_loop_end_turn(&w->io_loop);
+        sched_wait_done(w, k + 1);
+    }
+    assert_int_equal(atomic_load(&sched_model.on_gpu[0]), 0);
+    /* If all have failed, the runs go on, on the processor. */
+    atomic_store(&w->gpu[1].has_failed, true);
+    struct request *last = sched_submit(w, 1, 1, RT_NEVER);
+    srv_io_loop_end_turn(&w->io_loop);
+    sched_wait_done(w, 9);
+    sched_drop(last);
+    for (int k = 0; k < 8; k++)
+        sched_drop(r[k]);
+    sched_end(w);
+}
+
 /* No run begins on the network thread. */
 static void a_batch_on_a_gpu_is_not_divided(void **state)
 {
@@ -421,6 +470,8 @@ int main(void)
         cmocka_unit_test(a_job_with_a_trace_does_not_run_on_the_network_thread),
         cmocka_unit_test(small_requests_do_not_wait_for_workers_that_are_at_long_ones),
         cmocka_unit_test(a_model_on_a_gpu_has_one_worker_per_stream),
+        cmocka_unit_test(the_batches_of_a_model_go_to_the_gpu_that_is_free_first),
+        cmocka_unit_test(a_gpu_that_has_failed_gets_no_batch_of_another),
         cmocka_unit_test(a_batch_on_a_gpu_is_not_divided),
         cmocka_unit_test(long_runs_on_a_gpu_keep_no_other_version_waiting),
         cmocka_unit_test(what_is_queued_at_the_end_is_refused),

@@ -64,11 +64,71 @@ static void a_long_batch_leaves_the_last_worker_to_others(void **state)
     assert_int_equal(srv_core_long_at(&w.core), RT_NEVER);
 }
 
+/* With max_group_running, each group runs so many batches of a model queue. */
+static void the_batches_of_a_model_queue_are_limited_on_each_group(void **state)
+{
+    (void)state;
+    struct srv_core_job *expired = NULL;
+    struct srv_core_batch first, b;
+    struct world w;
+    begin(&w, usual());
+    w.policy.max_rows = w.policy.max_group_running = 1;
+    for (int k = 0; k < 4; k++)
+        put(&w, 0, 1, RT_NEVER, 0);
+    assert_true(srv_core_next(&w.core, 1, worker(1, 1), &first, &expired));
+    assert_false(srv_core_is_ready(&w.core, 1, worker(1, 1)));
+    assert_false(srv_core_next(&w.core, 1, worker(1, 1), &b, &expired));
+    assert_true(srv_core_next(&w.core, 1, worker(2, 1), &b, &expired));
+    put(&w, 2, 1, RT_NEVER, 1); /* another model queue has a limit of its own */
+    assert_true(srv_core_next(&w.core, 1, worker(1, 1), &b, &expired));
+    assert_int_equal(b.bucket - w.bucket, 2);
+    srv_core_done(&w.core, &first, 1, true);
+    assert_true(srv_core_next(&w.core, 2, worker(1, 1), &b, &expired));
+    assert_int_equal(b.bucket - w.bucket, 0);
+    assert_false(srv_core_is_ready(&w.core, 2, worker(2, 1)));
+}
+
+/* A worker leaves a batch to a worker that will be free sooner, unless that worker may not take it,
+ * and to the groups that it avoids. */
+static void a_batch_is_left_to_the_group_that_is_free_first(void **state)
+{
+    (void)state;
+    struct srv_core_job *expired = NULL;
+    struct srv_core_batch b;
+    struct world w;
+    const struct srv_core_worker first = {.group = 1, .n_free = 1};
+    const struct srv_core_worker second = {
+        .group = 2, .n_free = 1, .n_sooner = 1, .sooner = &first};
+    const struct srv_core_worker failed = {.group = 2, .n_free = 1, .avoided = 1 << 1};
+    begin(&w, usual());
+    w.policy.max_rows = w.policy.max_group_running = 1;
+    w.model_queue[1].groups = 1 << 2;
+    for (int k = 0; k < 3; k++)
+        put(&w, 0, 1, RT_NEVER, 0);
+    assert_false(srv_core_is_ready(&w.core, 1, &second));
+    assert_false(srv_core_next(&w.core, 1, &second, &b, &expired));
+    assert_false(srv_core_is_ready(&w.core, 1, &failed));
+    put(&w, 2, 1, RT_NEVER, 1); /* only group 2 may take it */
+    assert_true(srv_core_is_ready(&w.core, 1, &failed));
+    assert_true(srv_core_next(&w.core, 1, &second, &b, &expired));
+    assert_int_equal(b.bucket - w.bucket, 2);
+    srv_cost_learn(&w.bucket[0].cost, 1, 50);
+    assert_true(srv_core_next(&w.core, 10, &first, &b, &expired));
+    assert_int_equal(w.core.free_at_ns[1], 60);
+    /* Group 1 runs as many batches of the model queue as it may. */
+    assert_true(srv_core_next(&w.core, 10, &second, &b, &expired));
+    srv_core_done(&w.core, &b, 1, true);
+    assert_int_equal(w.core.group_running[1], 1);
+    assert_int_equal(w.core.free_at_ns[1], 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_group_takes_only_what_its_workers_may_run),
         cmocka_unit_test(a_long_batch_leaves_the_last_worker_to_others),
+        cmocka_unit_test(the_batches_of_a_model_queue_are_limited_on_each_group),
+        cmocka_unit_test(a_batch_is_left_to_the_group_that_is_free_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

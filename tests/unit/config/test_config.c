@@ -146,6 +146,36 @@ static void a_model_may_have_a_precision_of_its_own(void **state)
                  "model a: precision is \"float32\" or \"bf16\", not \"int8\"");
 }
 
+static void a_model_may_have_gpu_settings_of_its_own(void **state)
+{
+    (void)state;
+    assert_ok(parse(LIST(MODEL("a", "gpus: '0,2' gpu_precision: 'float32' gpu_memory_bytes: 4096 "
+                                    "gpu_instances: 3") MODEL("b", "gpu_precision: 'tf32'")
+                             MODEL("c", "gpus: ''"))),
+              &err);
+    const struct srv_gpu_config *a = &config->models[0].gpu, *c = &config->models[2].gpu;
+    assert_string_equal(a->gpus, "0,2");
+    assert_int_equal(a->full_precision, SRV_YES);
+    assert_int_equal(a->memory_bytes, 4096);
+    assert_int_equal(a->instances, 3);
+    assert_int_equal(config->models[1].gpu.full_precision, SRV_NO);
+    assert_null(c->gpus);
+    assert_int_equal(c->full_precision, SRV_UNSAID);
+    static const char *const wrong[] = {"0,", ",0", "-1", "first", "GPU-", "0 1", "all,0"};
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        char text[300];
+        snprintf(text, sizeof text, LIST(MODEL("a", "gpus: '%s'")), wrong[k]);
+        assert_fails(parse(text), RT_INVALID_ARGUMENT, &err,
+                     "but must be none, all, or the numbers");
+    }
+    assert_fails(parse(LIST(MODEL("a", "gpu_precision: 'fp16'"))), RT_INVALID_ARGUMENT, &err,
+                 "model a: gpu_precision is \"tf32\" or \"float32\", not \"fp16\"");
+    assert_fails(parse(LIST(MODEL("a", "gpu_memory_bytes: -1"))), RT_INVALID_ARGUMENT, &err,
+                 "model a: gpu_memory_bytes is -1, but must be at least 0");
+    assert_fails(parse(LIST(MODEL("a", "gpu_instances: 9"))), RT_INVALID_ARGUMENT, &err,
+                 "model a: gpu_instances is 9, but must be between 0 and 8");
+}
+
 static void an_empty_file_is_a_server_without_models(void **state)
 {
     (void)state;
@@ -387,6 +417,7 @@ int main(void)
         cmocka_unit_test(a_model_name_of_more_than_4096_bytes_is_refused),
         cmocka_unit_test(without_a_policy_the_latest_version_is_wanted),
         cmocka_unit_test(a_model_may_have_a_precision_of_its_own),
+        cmocka_unit_test(a_model_may_have_gpu_settings_of_its_own),
         cmocka_unit_test(an_empty_file_is_a_server_without_models),
         cmocka_unit_test(what_tensorflow_serving_refuses_is_refused),
         cmocka_unit_test(a_platform_must_be_tensorflow_and_stay_it),

@@ -54,10 +54,10 @@ static void node(struct fixture *x, const char *name, const char *op, const char
  * device string names the accelerator run on it. */
 static void open_assigned(struct fixture *x, bool all)
 {
-    const struct rt_session_options options = {.registry = x->ops,
-                                               .accelerator = x->device,
-                                               .accelerates_all = all,
-                                               .compiles_inline = true};
+    const struct rt_session_options options = {
+        .registry = x->ops,
+        .accelerators = {.n = 1, .device = {x->device}, .run_all = all},
+        .compiles_inline = true};
     x->s = gs_open(gd_span(&x->g), &options);
 }
 
@@ -97,7 +97,7 @@ static struct test_device_counts since(const struct fixture *x, struct test_devi
     return now;
 }
 
-/* Without accelerates_all, only nodes whose device string names the accelerator run on it. In this
+/* Without run_all, only nodes whose device string names the accelerator run on it. In this
  * graph, these nodes form one region with one input and two outputs. Only the host reads the
  * outputs. */
 static void a_device_string_assigns_a_node(void **state)
@@ -328,14 +328,81 @@ static void a_run_that_waits_for_a_stream_ends(void **state)
     rt_tensor_clear(&in);
 }
 
+/* The runs of a session use the accelerator that they name. They share its variables. */
+static void a_session_may_have_several_accelerators(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_tensor in = vector(3, 1), out;
+    struct rt_device *other = test_device_new(2);
+    struct rt_session_stats stats;
+    assert_non_null(other);
+    const struct rt_session_options options = {
+        .registry = x->ops,
+        .accelerators = {.n = 2, .device = {x->device, other}, .run_all = true},
+        .compiles_inline = true};
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "c", "Const", "", "dtype=float value=float<3>:2,2,2");
+    node(x, "y", "Mul", "p c", "T=float");
+    x->s = gs_open(gd_span(&x->g), &options);
+    struct rt_callable *c = gs_call(x->s, "p:0", "y:0");
+    for (int k = 0; k < 6; k++) {
+        const struct rt_run_options run = {.accelerator = k % 2};
+        assert_ok(rt_callable_run(c, &in, &out, &run, &x->err), &x->err);
+        assert_true(*(const float *)out.data == 2);
+        rt_tensor_clear(&out);
+    }
+    assert_int_equal(test_device_counts(x->device).runs, 3);
+    assert_int_equal(test_device_counts(other).runs, 3);
+    rt_session_stats(x->s, &stats);
+    assert_int_equal(stats.accelerator_bytes[0], 3 * sizeof(float));
+    assert_int_equal(stats.accelerator_bytes[1], 3 * sizeof(float));
+    rt_session_free(x->s);
+    x->s = NULL;
+    assert_true(test_device_free(other));
+    rt_tensor_clear(&in);
+}
+
+/* A session keeps to its limit, and runs on the CPU what would exceed it. */
+static void a_session_keeps_to_its_bytes(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_tensor in = vector(3, 1);
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "c", "Const", "", "dtype=float value=float<3>:2,2,2");
+    node(x, "y", "Mul", "p c", "T=float");
+    const size_t limit[] = {11, 12, 1 << 20};
+    for (int k = 0; k < 3; k++) {
+        struct rt_session_options options = {.registry = x->ops, .compiles_inline = true};
+        struct rt_session_stats stats;
+        const int64_t before = test_device_counts(x->device).runs;
+        options.accelerators = rt_one_accelerator(x->device);
+        options.accelerators.limit = limit[k];
+        x->s = gs_open(gd_span(&x->g), &options);
+        struct rt_callable *c = gs_call(x->s, "p:0", "y:0");
+        assert_true(first_of(x, c, &in) == 2);
+        rt_session_stats(x->s, &stats);
+        assert_int_equal(test_device_counts(x->device).runs - before, k == 2);
+        assert_true((size_t)stats.accelerator_bytes[0] <= limit[k]);
+        rt_session_free(x->s);
+        x->s = NULL;
+    }
+    rt_tensor_clear(&in);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        T(a_device_string_assigns_a_node),      T(a_loop_copies_only_its_condition),
-        T(a_constant_is_uploaded_once),         T(views_of_a_regions_value_are_right),
-        T(an_error_in_a_region_names_the_node), T(a_run_without_memory_is_refused),
-        T(many_runs_share_the_streams),         T(a_run_that_waits_for_a_stream_ends),
+        T(a_device_string_assigns_a_node),
+        T(a_loop_copies_only_its_condition),
+        T(a_constant_is_uploaded_once),
+        T(views_of_a_regions_value_are_right),
+        T(an_error_in_a_region_names_the_node),
+        T(a_run_without_memory_is_refused),
+        T(many_runs_share_the_streams),
+        T(a_run_that_waits_for_a_stream_ends),
+        T(a_session_may_have_several_accelerators),
+        T(a_session_keeps_to_its_bytes),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,8 +48,7 @@ static void run_on_gpu(struct rt_tensor *out)
 {
     const struct rt_session_options options = {.registry = graph->ops,
                                                .compiles_inline = true,
-                                               .accelerator = gpus.device[0],
-                                               .accelerates_all = true,
+                                               .accelerators = rt_one_accelerator(gpus.device[0]),
                                                .tuning = {.no_autotune = true}};
     const struct rt_call_spec spec = {.feeds = graph->feed,
                                       .fetches = graph->fetch,

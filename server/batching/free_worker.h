@@ -1,0 +1,27 @@
+/*
+ * A free worker that asks the scheduler core for a batch (scheduler_core.h). Workers form groups;
+ * those of a group run batches on the same device.
+ */
+#ifndef SRV_FREE_WORKER_H
+#define SRV_FREE_WORKER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SRV_CORE_GROUPS = 32 };
+
+struct srv_core_worker {
+    int group; /* less than SRV_CORE_GROUPS */
+    /* number of free workers among which a batch may be divided, including this one */
+    int n_free;
+    bool is_last; /* whether the group has other workers and all are busy */
+    /* Mask of groups. The worker leaves the batches that these groups may run to them, because its
+     * own device has failed. */
+    uint32_t avoided;
+    /* Free workers of other groups that will be free earlier than this worker's group. The worker
+     * leaves the batches that one of them may take to it. */
+    int n_sooner;
+    const struct srv_core_worker *sooner;
+};
+
+#endif

@@ -1,0 +1,183 @@
+/* Implements the choice of GPUs for models (model_gpus.h). */
+#include "server/versions/model_gpus.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "runtime/base/log.h"
+#include "runtime/core/device/device_memory.h"
+
+enum { MAX_DIGITS = 6 }; /* a GPU's number has fewer digits */
+
+/* ---- the configuration ---- */
+
+/* Returns the index of the GPU that `item` names, -1 if there is none, or -2 if several GPUs have a
+ * UUID that begins with `item`. */
+static int find(const struct srv_server *s, const char *item, size_t length)
+{
+    int found = -1;
+    if (strspn(item, "0123456789") >= length) {
+        const long index = length < MAX_DIGITS ? strtol(item, NULL, 10) : s->gpus.n;
+        return index < s->gpus.n ? (int)index : -1;
+    }
+    for (int k = 0; k < s->gpus.n; k++) {
+        const char *uuid = s->gpus.device[k]->uuid;
+        if (uuid && strncasecmp(uuid, item, length) == 0)
+            found = found == -1 ? k : -2;
+    }
+    return found;
+}
+
+static enum rt_status no_gpu(const struct srv_server *s, const struct srv_model_config *m,
+                             const char *item, size_t length, int found, struct rt_error *err)
+{
+    if (found == -2)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "model %s: gpus is \"%s\": several GPUs have a UUID that begins with %.*s",
+                       m->name, m->gpu.gpus, (int)length, item);
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "model %s: gpus is \"%s\": the server uses no GPU %.*s; it uses %d GPU%s, "
+                   "numbered from 0",
+                   m->name, m->gpu.gpus, (int)length, item, s->gpus.n, s->gpus.n == 1 ? "" : "s");
+}
+
+/* Sets bit k of *allowed if the model may use GPU k. */
+static enum rt_status read_list(const struct srv_server *s, const struct srv_model_config *m,
+                                uint32_t *allowed, struct rt_error *err)
+{
+    const char *gpus = m && m->gpu.gpus ? m->gpu.gpus : "all";
+    *allowed = strcmp(gpus, "all") == 0 ? (UINT32_C(1) << s->gpus.n) - 1 : 0;
+    if (strcmp(gpus, "all") == 0 || strcmp(gpus, "none") == 0)
+        return RT_OK;
+    for (const char *at = gpus; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        const size_t length = strcspn(at, ",");
+        const int found = s->gpus.n ? find(s, at, length) : -1;
+        if (s->gpus.n && found < 0)
+            return no_gpu(s, m, at, length, found, err);
+        if (found >= 0)
+            *allowed |= UINT32_C(1) << found;
+    }
+    return RT_OK;
+}
+
+/* Returns how many bytes of the GPU's memory the server may use. */
+static int64_t usable_bytes(struct rt_device *d)
+{
+    struct rt_device_sensors sensors = {-1, -1, -1, -1};
+    const int64_t limit = rt_device_counts(d).limit;
+    if (d->sense && !atomic_load(&d->has_failed))
+        d->sense(d, &sensors);
+    return sensors.total_bytes >= 0 && sensors.total_bytes < limit ? sensors.total_bytes : limit;
+}
+
+static enum rt_status check_model(const struct srv_server *s, const struct srv_model_config *m,
+                                  struct rt_error *err)
+{
+    uint32_t allowed;
+    const enum rt_status st = read_list(s, m, &allowed, err);
+    if (st)
+        return st;
+    if (s->gpus.n && m->gpu.instances > s->options.gpu_slots)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "model %s: gpu_instances is %d, but --gpu_slots is %lld", m->name,
+                       m->gpu.instances, (long long)s->options.gpu_slots);
+    for (int k = 0; m->gpu.memory_bytes && k < s->gpus.n; k++) {
+        const int64_t usable = allowed >> k & 1 ? usable_bytes(s->gpus.device[k]) : INT64_MAX;
+        if (m->gpu.memory_bytes > usable)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "model %s: gpu_memory_bytes is %lld, but the server may use %lld bytes "
+                           "of GPU %d",
+                           m->name, (long long)m->gpu.memory_bytes, (long long)usable, k);
+    }
+    if (!s->gpus.n && m->gpu.gpus && strcmp(m->gpu.gpus, "none") != 0)
+        RT_LOG(RT_LOG_WARNING, "model %s: gpus is \"%s\", but the server uses no GPU", m->name,
+               m->gpu.gpus);
+    return RT_OK;
+}
+
+enum rt_status srv_model_gpus_check(const struct srv_server *s, const struct srv_config *config,
+                                    struct rt_error *err)
+{
+    for (int i = 0; i < config->n_models; i++)
+        if (check_model(s, &config->models[i], err))
+            return srv_config_at_place(config, &config->models[i], err);
+    return RT_OK;
+}
+
+struct srv_gpu_use srv_model_gpus_use(const struct srv_server *s, const struct srv_model_config *m)
+{
+    struct rt_error ignored = {0};
+    struct srv_gpu_use use = {.full_precision = strcmp(s->options.gpu_precision, "float32") == 0};
+    if (read_list(s, m, &use.allowed, &ignored))
+        use.allowed = 0;
+    if (!m)
+        return use;
+    use.memory_bytes = m->gpu.memory_bytes;
+    use.instances = m->gpu.instances;
+    if (m->gpu.full_precision != SRV_UNSAID)
+        use.full_precision = m->gpu.full_precision == SRV_YES;
+    return use;
+}
+
+/* ---- loads ---- */
+
+static int64_t used(struct rt_device *d)
+{
+    const struct rt_device_counts counts = rt_device_counts(d);
+    int64_t bytes = 0;
+    for (int k = 0; k < RT_DEVICE_USES; k++)
+        bytes += counts.used[k];
+    return bytes;
+}
+
+/* Reserves `bytes` of the GPU's memory for a load. Fails if so much is not left. */
+static enum rt_status reserve(struct srv_server *s, int k, int64_t bytes, struct rt_error *err)
+{
+    struct rt_device *d = s->gpus.device[k];
+    struct rt_device_sensors sensors = {-1, -1, -1, -1};
+    const struct rt_device_counts counts = rt_device_counts(d);
+    if (d->sense)
+        d->sense(d, &sensors);
+    int64_t left = counts.limit - used(d);
+    if (sensors.free_bytes >= 0 && sensors.free_bytes + counts.cached < left)
+        left = sensors.free_bytes + counts.cached;
+    const int64_t reserved = atomic_fetch_add(&s->gpu_reserved[k], bytes);
+    if (bytes <= left - reserved)
+        return RT_OK;
+    atomic_fetch_sub(&s->gpu_reserved[k], bytes);
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                   "GPU:%d has no memory for %lld bytes of weights; %lld are left, of which loads "
+                   "have reserved %lld",
+                   k, (long long)bytes, (long long)left, (long long)reserved);
+}
+
+void srv_model_gpus_choose(struct srv_server *s, const char *model, const struct srv_gpu_use *use,
+                           int64_t bytes, struct rt_session_accelerators *out)
+{
+    *out = (struct rt_session_accelerators){.limit = (size_t)use->memory_bytes, .run_all = true};
+    if (use->memory_bytes && bytes > use->memory_bytes) {
+        RT_LOG(RT_LOG_WARNING,
+               "model %s: the processor runs it: its %lld bytes of weights exceed its "
+               "gpu_memory_bytes, %lld",
+               model, (long long)bytes, (long long)use->memory_bytes);
+        return;
+    }
+    for (int k = 0; k < s->gpus.n; k++) {
+        struct rt_error err = {0};
+        if (!(use->allowed >> k & 1) || atomic_load(&s->gpus.device[k]->has_failed))
+            continue;
+        if (reserve(s, k, bytes, &err))
+            RT_LOG(RT_LOG_WARNING, "model %s: %s", model, rt_error_text(&err));
+        else
+            out->device[out->n++] = s->gpus.device[k];
+    }
+}
+
+void srv_model_gpus_end_load(struct srv_server *s, const struct rt_session_accelerators *chosen,
+                             int64_t bytes)
+{
+    for (int i = 0; i < chosen->n; i++)
+        atomic_fetch_sub(&s->gpu_reserved[chosen->device[i]->index], bytes);
+}

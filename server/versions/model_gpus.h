@@ -1,0 +1,32 @@
+/*
+ * What models may use of the server's GPUs: checks the settings of a configuration, and chooses the
+ * GPUs of each version.
+ *
+ * Threads: any.
+ */
+#ifndef SRV_MODEL_GPUS_H
+#define SRV_MODEL_GPUS_H
+
+#include "server/config/config.h"
+#include "server/server.h"
+
+/* Checks that the server has the GPUs that the models of the configuration name, and that each of
+ * these GPUs has the memory that the model may use. If the server uses no GPU at all, only logs
+ * which models name GPUs, so that a configuration suits machines without GPUs too. */
+enum rt_status srv_model_gpus_check(const struct srv_server *s, const struct srv_config *config,
+                                    struct rt_error *err);
+/* Returns what a version may use of the GPUs. `m` has passed srv_model_gpus_check, or is NULL for a
+ * model without a configuration. */
+struct srv_gpu_use srv_model_gpus_use(const struct srv_server *s, const struct srv_model_config *m);
+/*
+ * Chooses the GPUs for a version whose weights have `bytes` bytes: all that it may use, that have
+ * not failed, and that have so much memory left. Reserves this memory until srv_model_gpus_end_load
+ * is called, which must be called once the load has ended. Logs why a GPU is not chosen for lack of
+ * memory. Without any GPU, the processor runs the version.
+ */
+void srv_model_gpus_choose(struct srv_server *s, const char *model, const struct srv_gpu_use *use,
+                           int64_t bytes, struct rt_session_accelerators *out);
+void srv_model_gpus_end_load(struct srv_server *s, const struct rt_session_accelerators *chosen,
+                             int64_t bytes);
+
+#endif
