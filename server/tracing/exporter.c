@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -19,14 +20,16 @@ enum {
     FIRST_PAUSE_MS = 500, /* pause before the second try; each further pause is twice as long */
     /* time for sending the queued records when the server stops */
     STOP_NS = 2000000000,
+    END_NS = 1000000000,       /* further time for the end of a request that was cancelled */
     RESPONSE_BYTES = 64 << 10, /* maximum size of a response */
     MAX_CA_BYTES = 16 << 20,   /* maximum size of --otlp_certificate */
 };
 
 struct srv_exporter {
     struct srv_exporter_options o;
+    char *url; /* copy of o.url */
     struct cl_http *http;
-    const char *path; /* part of o.url */
+    const char *path; /* part of `url` */
     int cancel_fd;    /* eventfd that ends requests to the collector */
     struct rt_arena *arena;
     pthread_t thread;
@@ -178,10 +181,10 @@ static enum rt_status send_body(struct srv_exporter *e, struct rt_span body, int
 static void log_change(struct srv_exporter *e, enum rt_status st, const struct rt_error *err)
 {
     if (!st && e->is_failing)
-        RT_LOG(RT_LOG_INFO, "traces are exported to %s again", e->o.url);
+        RT_LOG(RT_LOG_INFO, "traces are exported to %s again", e->url);
     if (st && !e->is_failing)
-        RT_LOG(RT_LOG_WARNING, "traces are not exported to %s: %s: %s", e->o.url,
-               rt_status_name(st), rt_error_text(err));
+        RT_LOG(RT_LOG_WARNING, "traces are not exported to %s: %s: %s", e->url, rt_status_name(st),
+               rt_error_text(err));
     e->is_failing = st != RT_OK;
 }
 
@@ -301,6 +304,7 @@ static void free_exporter(struct srv_exporter *e)
     free_all(e->first);
     cl_http_free(e->http);
     rt_arena_free(e->arena);
+    free(e->url);
     rt_mutex_clear(&e->mu);
     rt_cond_clear(&e->wake);
     rt_cond_clear(&e->stopped);
@@ -313,7 +317,7 @@ static enum rt_status connect_to(struct srv_exporter *e, struct rt_error *err)
 {
     struct url url = {0};
     /* cl_http_new copies the strings, except for the path, which is a part of the option */
-    enum rt_status st = parse_url(e->o.url, e->arena, &url, err);
+    enum rt_status st = parse_url(e->url, e->arena, &url, err);
     if (st)
         return st;
     const char *lines = header_lines(e->o.headers, e->arena, err);
@@ -355,9 +359,10 @@ enum rt_status srv_exporter_start(const struct srv_exporter_options *o, struct s
     rt_mutex_init(&e->mu);
     rt_cond_init(&e->wake);
     rt_cond_init(&e->stopped);
+    e->url = strdup(o->url);
     e->arena = rt_arena_new(SIZE_MAX);
     e->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    enum rt_status st = e->arena && e->cancel_fd > 0
+    enum rt_status st = e->url && e->arena && e->cancel_fd > 0
                             ? connect_to(e, err)
                             : rt_fail_memory(err, "the exporter of traces", 0);
     if (!st && rt_thread_start(&e->thread, "traces", export_main, e) != 0)
@@ -380,11 +385,22 @@ void srv_exporter_stop(struct srv_exporter *e)
     rt_cond_signal(&e->wake);
     while (!e->has_stopped && rt_cond_wait_until(&e->stopped, &e->mu, e->stop_ns))
         continue;
-    rt_mutex_unlock(&e->mu);
     /* ends a request whose deadline was set before the exporter began to stop */
     eventfd_write(e->cancel_fd, 1);
-    pthread_join(e->thread, NULL);
-    free_exporter(e);
+    while (!e->has_stopped && rt_cond_wait_until(&e->stopped, &e->mu, e->stop_ns + END_NS))
+        continue;
+    const bool has_stopped = e->has_stopped;
+    rt_mutex_unlock(&e->mu);
+    if (has_stopped) {
+        pthread_join(e->thread, NULL);
+        free_exporter(e);
+        return;
+    }
+    /* The lookup of a name cannot be cancelled, and may take much longer. The thread ends without
+     * exporting anything more, and uses only what belongs to the exporter. */
+    RT_LOG(RT_LOG_WARNING, "traces are not exported to %s: its name has not been resolved yet",
+           e->url);
+    pthread_detach(e->thread);
 }
 
 void srv_exporter_count(const struct srv_exporter *e, struct srv_exporter_counts *out)
