@@ -33,9 +33,9 @@ struct srv_exporter_options {
 /* Checks the options, and starts the thread. */
 enum rt_status srv_exporter_start(const struct srv_exporter_options *o, struct srv_exporter **out,
                                   struct rt_error *err);
-/* Sends the queued records, for a limited time, and stops the thread. NULL is fine. If the thread is
- * still looking up the collector's name afterwards, which cannot be cancelled, the thread and the
- * exporter's memory are left behind. */
+/* Sends the queued records, for a limited time, and stops the thread. NULL is fine. If the thread
+ * is still looking up the collector's name afterwards, which cannot be cancelled, the thread and
+ * the exporter's memory are left behind. */
 void srv_exporter_stop(struct srv_exporter *e);
 
 /* Queues a record, which must be allocated by malloc. Takes ownership of it, or frees it if the
