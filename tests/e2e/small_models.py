@@ -197,22 +197,26 @@ def write_quantised(folder):
                    "product": (x, {"y": ("y", "float")})}, build, init="init")
 
 
-def count(g, most):
-    """Adds a loop that counts up to the value of the int64 node `most`. Returns the node that outputs the count as a float."""
-    g.const("one", "int64", [], int64_val=[1])
-    for name, source, is_constant in (("i", "one", False), ("n", most, True), ("step", "one", True)):
-        n = g.node(name, "Enter", source, T="int64")
-        n.attr["frame_name"].s = b"count"
+def count(g, most, prefix=""):
+    """Adds a loop that counts up to the value of the int64 node `most`. The names of its nodes begin with `prefix`. Returns the
+    node that outputs the count as a float."""
+    def node(name, op, *inputs, **types):
+        return g.node(prefix + name, op, *(prefix + i for i in inputs), **types)
+
+    g.const(prefix + "one", "int64", [], int64_val=[1])
+    for name, source, is_constant in (("i", prefix + "one", False), ("n", most, True), ("step", prefix + "one", True)):
+        n = g.node(prefix + name, "Enter", source, T="int64")
+        n.attr["frame_name"].s = f"{prefix}count".encode()
         n.attr["is_constant"].b = is_constant
-    g.node("merge", "Merge", "i", "next", T="int64").attr["N"].i = 2
-    g.node("less", "Less", "merge", "n", T="int64")
-    g.node("goes_on", "LoopCond", "less")
-    g.node("switch", "Switch", "merge", "goes_on", T="int64")
-    g.node("sum", "Add", "switch:1", "step", T="int64")
-    g.node("next", "NextIteration", "sum", T="int64")
-    g.node("exit", "Exit", "switch", T="int64")
-    g.node("count", "Cast", "exit", SrcT="int64", DstT="float")
-    return "count"
+    node("merge", "Merge", "i", "next", T="int64").attr["N"].i = 2
+    node("less", "Less", "merge", "n", T="int64")
+    node("goes_on", "LoopCond", "less")
+    node("switch", "Switch", "merge", "goes_on", T="int64")
+    node("sum", "Add", "switch:1", "step", T="int64")
+    node("next", "NextIteration", "sum", T="int64")
+    node("exit", "Exit", "switch", T="int64")
+    node("count", "Cast", "exit", SrcT="int64", DstT="float")
+    return prefix + "count"
 
 
 def write_endless(folder):
@@ -244,12 +248,16 @@ def write_endless_init(folder):
 
 def write_counting(folder):
     """Writes a model whose serving_default counts up to its input before it returns, so that the time of a run depends
-    on the value of the input."""
+    on the value of the input. Its signature `timed` also returns the time at which the run began, as y_began."""
     def build(g):
         g.placeholder("x", "float")
         g.node("most", "Cast", "x", SrcT="float", DstT="int64")
         g.node("y", "Identity", count(g, "most"), T="float")
-    write(folder, {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build)
+        g.node("y_began", "Timestamp", "^x")
+        g.node("most_later", "Cast", "x", "^y_began", SrcT="float", DstT="int64")
+        g.node("y_timed", "Identity", count(g, "most_later", "timed_"), T="float")
+    write(folder, {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")}),
+                   "timed": ({"x": ("x", "float")}, {"y": ("y_timed", "float"), "y_began": ("y_began", "double")})}, build)
 
 
 def write_queue(folder, capacity, ref=False):

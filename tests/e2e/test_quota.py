@@ -1,5 +1,6 @@
 """Tests which requests run first and which run at all: the parameter `priority` of the Open Inference Protocol orders the
 queue of a version, and quotas limit clients by a header, a metadata key or a TLS certificate."""
+import concurrent.futures
 import http.client
 import json
 import os
@@ -23,8 +24,8 @@ from test_oip import WAIT, tensor
 BODY = json.dumps({"inputs": [tensor("x", "FP32", [1, 1], [1])]}).encode()
 PATHS = ("/v2/models/half_plus_two/infer", "/v1/models/half_plus_two:predict")
 SLOW_RATE = "--quota_requests_per_second=0.01"  # one request, and the next one after 100 s
-# A run that counts up to COUNT takes tens of milliseconds, so that the clients see the order of the runs. A spare worker
-# would start a run of less than 20 ms, and would start the next run beside one of more than 500 ms.
+# A run that counts up to COUNT takes tens of milliseconds. A spare worker would start a run of less than 20 ms, and would
+# start the next run beside one of more than 500 ms.
 COUNT = 2e5
 ENDLESS = 1e18
 
@@ -203,12 +204,14 @@ class Priority(test_oip.Client):
             request.parameters["priority"].int64_param = priority
         return self.stub.ModelInfer.future(request, timeout=WAIT)
 
-    def by_rest(self, x, priority, done):
-        request = {"inputs": [tensor("x", "FP32", [], [x])]}
+    def by_rest(self, x, priority):
+        """Returns the time at which the run began."""
+        request = {"inputs": [tensor("x", "FP32", [], [x])], "outputs": [{"name": "y_began"}]}
         if priority is not None:
             request["parameters"] = {"priority": priority}
-        self.assertEqual(self.infer("counting", request)[0], 200)
-        done()
+        status, answer, _ = self.infer("counting@timed", request)
+        self.assertEqual(status, 200, answer)
+        return answer["outputs"][0]["data"][0]
 
     def jobs(self):
         return self.server.metric("slipway_jobs")
@@ -220,23 +223,19 @@ class Priority(test_oip.Client):
         return call
 
     def order_of(self, priorities, transport):
-        """Queues requests with these priorities behind a run, ends the run, and returns the priorities in the order of
-        the responses."""
-        first, got, threads = self.hold_the_worker(), [], []
-        for n, priority in enumerate(priorities):
-            if transport == "gRPC":
-                self.by_grpc(COUNT, priority).add_done_callback(lambda call, p=priority: got.append(
-                    p if call.code() == grpc.StatusCode.OK else call.details()))
-            else:
-                threads.append(threading.Thread(target=self.by_rest, args=(COUNT, priority,
-                                                                           lambda p=priority: got.append(p))))
-                threads[-1].start()
-            wait_for(lambda n=n: self.jobs() == n + 2, "a request to be queued")
-        first.cancel()
-        wait_for(lambda: len(got) == len(priorities), "all responses")
-        for thread in threads:
-            thread.join()
-        return got
+        """Queues requests with these priorities behind a run, ends the run, and returns the priorities in the order in
+        which the runs began."""
+        first, runs = self.hold_the_worker(), []
+        with concurrent.futures.ThreadPoolExecutor(len(priorities)) as pool:
+            for n, priority in enumerate(priorities):
+                if transport == "gRPC":
+                    call = self.by_grpc(COUNT, priority, "counting@timed")
+                    runs.append(pool.submit(lambda call=call: struct.unpack("<d", call.result(WAIT).raw_output_contents[1])[0]))
+                else:
+                    runs.append(pool.submit(self.by_rest, COUNT, priority))
+                wait_for(lambda n=n: self.jobs() == n + 2, "a request to be queued")
+            first.cancel()
+            return [p for _, _, p in sorted((run.result(), n, p) for n, (run, p) in enumerate(zip(runs, priorities)))]
 
     def test_priorities_order_a_queue(self):
         for transport in ("gRPC", "REST"):
@@ -246,20 +245,19 @@ class Priority(test_oip.Client):
                                  [1, None, 2, 0, 2, 3, 9, 2**32 - 1])
 
     def test_an_earlier_deadline_is_no_priority(self):
-        first, got = self.hold_the_worker(), []
+        first, calls = self.hold_the_worker(), []
         for priority, timeout in ((3, int(WAIT * 1e6)), (1, None)):
-            request = grpc_service_pb2.ModelInferRequest(model_name="counting")
+            request = grpc_service_pb2.ModelInferRequest(model_name="counting@timed")
             request.inputs.add(name="x", datatype="FP32", shape=[])
             request.raw_input_contents.append(struct.pack("<f", COUNT))
             request.parameters["priority"].int64_param = priority
             if timeout:
                 request.parameters["timeout"].int64_param = timeout
-            self.stub.ModelInfer.future(request, timeout=WAIT).add_done_callback(
-                lambda call, p=priority: got.append((p, call.code())))
+            calls.append(self.stub.ModelInfer.future(request, timeout=WAIT))
             wait_for(lambda n=priority: self.jobs() == (2 if n == 3 else 3), "a request to be queued")
         first.cancel()
-        wait_for(lambda: len(got) == 2, "both responses")
-        self.assertEqual(got, [(1, grpc.StatusCode.OK), (3, grpc.StatusCode.OK)])
+        low, high = (struct.unpack("<d", call.result(WAIT).raw_output_contents[1])[0] for call in calls)
+        self.assertLess(high, low)
 
     def test_models_are_not_ordered_by_priority(self):
         """A request of low priority for another model does not wait for requests of high priority for this one."""

@@ -57,7 +57,7 @@ class RequestMemory(Case):
             for text in texts:
                 self.assertIn("the request as tensors is larger than --max_bytes_in_flight", text)
         self.assertLess(peak(server) - self.before, 64 * MIB)
-        self.assertEqual(server.metric("slipway_bytes_in_flight"), 0)
+        wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the requests to go")
 
     def test_an_identifier_is_charged_until_the_call_ends(self):
         small_models.write_queue(self.path("queue", "1"), 100)

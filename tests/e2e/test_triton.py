@@ -30,16 +30,23 @@ def write_rows(folder, add=1.0):
 
 
 def write_slow(folder):
-    """Writes a model that returns its rows after it has counted up to the largest of them."""
+    """Writes a model that returns its rows after it has counted up to the largest of them. Its signature `timed` also returns
+    the time at which the run began, as y_began."""
     def build(g):
         g.placeholder("x", "float")
         g.const("axis", "int32", [1], int_val=[0])
         g.node("largest", "Max", "x", "axis", T="float", Tidx="int32")
-        g.node("most", "Cast", "largest", SrcT="float", DstT="int64")
         g.const("zero", "float", [], float_val=[0])
-        g.node("nothing", "Mul", small_models.count(g, "most"), "zero", T="float")
-        g.node("y", "AddV2", "x", "nothing", T="float")
-    small_models.write(folder, {"serving_default": ({"x": ("x", "float", [-1])}, {"y": ("y", "float", [-1])})}, build)
+        g.const("row", "int32", [1], int_val=[1])
+        g.node("time", "Timestamp", "^x")
+        g.node("y_began", "Reshape", "time", "row", T="double", Tshape="int32")
+        for prefix, began in (("", ()), ("timed_", ("^time",))):
+            g.node(prefix + "most", "Cast", "largest", *began, SrcT="float", DstT="int64")
+            g.node(prefix + "nothing", "Mul", small_models.count(g, prefix + "most", prefix), "zero", T="float")
+            g.node(prefix + "y", "AddV2", "x", prefix + "nothing", T="float")
+    x, y = {"x": ("x", "float", [-1])}, ("float", [-1])
+    small_models.write(folder, {"serving_default": (x, {"y": ("y", *y)}),
+                                "timed": (x, {"y": ("timed_y", *y), "y_began": ("y_began", "double", [-1])})}, build)
 
 
 class Repository(test_oip.Client):
@@ -324,13 +331,13 @@ class Settings(Repository):
             self.count_to(1, priority=4).result(WAIT)
         self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
         self.assertIn("the priority 4 is not between 1 and 3", caught.exception.details())
-        first, got = self.hold(), []
+        first, calls = self.hold(), []
         for n, priority in enumerate((0, 3, 2, 1, 0)):
-            self.count_to(2e5, priority=priority).add_done_callback(lambda call, p=priority: got.append((p, call.code())))
+            calls.append((self.count_to(2e5, model="slow@timed", priority=priority), n, priority))
             self.jobs(n + 2)
         first.cancel()
-        wait_for(lambda: len(got) == 5, "all responses")
-        self.assertEqual(got, [(p, grpc.StatusCode.OK) for p in (1, 2, 0, 3, 0)])
+        began = sorted((struct.unpack("<d", call.result(WAIT).raw_output_contents[1]), n, p) for call, n, p in calls)
+        self.assertEqual([p for _, _, p in began], [1, 2, 0, 3, 0])
 
     def test_limits_of_the_queue(self):
         self.model("slow", """max_batch_size: 1 dynamic_batching { default_queue_policy {
