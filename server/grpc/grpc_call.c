@@ -600,6 +600,7 @@ static void return_from_detour(struct srv_io_loop *io_loop, struct srv_message *
         (struct srv_call *)(void *)((char *)back - offsetof(struct srv_call, detour.back));
 
     (void)io_loop;
+    c->stream.is_inflating = false;
     handle(c, c->detour.next);
 }
 
@@ -647,6 +648,7 @@ static void on_message(struct srv_call *c)
     if (c->payload && !c->payload_status &&
         c->payload->data.raw.compression != GRPC_COMPRESS_NONE &&
         c->payload->data.raw.slice_buffer.length > INFLATE_HERE_BYTES) {
+        c->stream.is_inflating = true;
         srv_call_detour(c, inflating_thread(c), srv_call_inflate, c->method->handle);
         srv_grpc_unpend(c);
         return;

@@ -54,6 +54,9 @@ struct srv_stream {
     bool has_begun;
     bool has_sent;            /* whether the response's initial metadata was sent */
     bool is_reading, has_all; /* whether a message is being read, and whether no more will come */
+    /* Whether a background thread inflates the message that was read. The thread uses the call's
+     * message, arena, error and charge until then. */
+    bool is_inflating;
     /* The parts of the stream (grpc_stream.h) in the order of its messages, their number, and the
      * bytes of their messages and responses. `n_taken` counts all parts. */
     struct srv_link parts;

@@ -253,16 +253,18 @@ static void advance(struct srv_call *c)
         return;
     if (s->has_all || is_ending || !s->is_open) {
         if (!s->n_parts && !s->is_sending) {
-            const enum rt_status st = c->err.code  ? c->err.code
+            const bool has_failed = s->has_all && c->err.code;
+            const enum rt_status st = has_failed   ? c->err.code
                                       : is_ending  ? RT_UNAVAILABLE
                                       : s->is_open ? RT_OK
                                                    : RT_CANCELLED;
             srv_stream_end(c, st,
-                           c->err.code ? rt_error_text(&c->err)
+                           has_failed  ? rt_error_text(&c->err)
                            : is_ending ? "the server is stopping"
                                        : "the client has left");
         }
-    } else if (!s->is_reading && s->n_parts < MOST_PARTS && s->part_bytes < MOST_PART_BYTES) {
+    } else if (!s->is_reading && !s->is_inflating && s->n_parts < MOST_PARTS &&
+               s->part_bytes < MOST_PART_BYTES) {
         srv_stream_read(c);
     }
     if (!s->is_ended)

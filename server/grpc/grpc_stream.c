@@ -69,9 +69,10 @@ void srv_stream_send_parts(struct srv_call *c, struct rt_span head, struct rt_by
     size_t n = 0, len = 0;
 
     if (message->failed) { /* memory ran out, so an error is sent instead of an empty message */
+        struct rt_error err = {.arena = NULL}; /* c->err may belong to a background thread */
         rt_bytes_clear(message);
-        rt_fail_memory(&c->err, "the response", message->limit);
-        srv_stream_end(c, c->err.code, rt_error_text(&c->err));
+        rt_fail_memory(&err, "the response", message->limit);
+        srv_stream_end(c, err.code, rt_error_text(&err));
         return;
     }
     char *p = rt_bytes_take(message, &len);

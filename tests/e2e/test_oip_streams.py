@@ -1,0 +1,55 @@
+"""Tests streams of ModelStreamInfer whose requests run at the same time."""
+import os
+import struct
+import tempfile
+import unittest
+
+import grpc
+import small_models
+from inference import grpc_service_pb2, grpc_service_pb2_grpc
+from support import SLOW, Server
+
+WAIT = 30 * SLOW
+
+
+def request(model, values, i):
+    r = grpc_service_pb2.ModelInferRequest(model_name=model, id=str(i))
+    r.inputs.add(name="x", datatype="FP32", shape=[len(values)])
+    r.raw_input_contents.append(struct.pack(f"<{len(values)}f", *values))
+    return r
+
+
+class Streams(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        def build(graph):
+            """Counts up to the greatest value of x."""
+            graph.placeholder("x", "float")
+            graph.const("axis", "int32", [1], int_val=[0])
+            graph.node("greatest", "Max", "x", "axis", T="float", Tidx="int32")
+            graph.node("most", "Cast", "greatest", SrcT="float", DstT="int64")
+            graph.node("y", "AddV2", "x", small_models.count(graph, "most"), T="float")
+
+        cls.folder = tempfile.TemporaryDirectory(prefix="slipway-streams-")
+        small_models.write(os.path.join(cls.folder.name, "count", "1"),
+                           {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_requests_end_while_a_later_one_is_inflated(self):
+        large = grpc_service_pb2.ModelInferRequest(model_name="count", id="large")
+        large.inputs.add(name="x", datatype="FP32", shape=[30 << 20])
+        large.raw_input_contents.append(bytes(120 << 20))
+        requests = [request("count", [150000.0], i) for i in range(60)] + [large]
+        with Server(f"--models={self.folder.name}") as server, \
+                grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
+                                      options=[("grpc.max_receive_message_length", -1)]) as channel:
+            stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            got = list(stub.ModelStreamInfer(iter(requests), timeout=WAIT, compression=grpc.Compression.Gzip))
+            self.assertEqual([(g.infer_response.id, g.error_message) for g in got], [(r.id, "") for r in requests])
+
+
+if __name__ == "__main__":
+    unittest.main()
