@@ -45,7 +45,7 @@ struct request {
     struct rt_bytes out;
     enum rt_status status;
     const struct rt_error *why; /* the error if `status` is one */
-    bool is_over;
+    bool is_over, is_answered;
 };
 
 /* Completes a request, and encodes the outputs on the thread that computed them. May be called on
@@ -219,7 +219,7 @@ static void respond(struct srv_call *c, struct request *r)
     rt_bytes_clear(&head);
 }
 
-/* Answers a part whose inference is over, and drops it. */
+/* Begins to send the response of a part whose inference is over. */
 static void answer(struct srv_call *c, struct srv_call *part)
 {
     struct request *r = part->state;
@@ -231,14 +231,16 @@ static void answer(struct srv_call *c, struct srv_call *part)
                         job->version ? rt_now_ns() - job->received_ns : 0);
     respond(c, r);
     srv_call_trace_inference(part, r->status);
-    srv_stream_drop(part);
+    r->is_answered = true;
 }
 
 /*
  * Answers the parts that are over, in the order of the requests, and then reads the next request or
- * ends the stream. The inferences of a stream run at the same time, so that they can form batches.
- * At most MOST_PARTS of them are in progress, and no further request is read while their requests
- * and responses have MOST_PART_BYTES, so that the client's flow control limits what a stream holds.
+ * ends the stream. A part is dropped when its response has been sent, so that the budget is charged
+ * for the response and the drain waits for it. The inferences of a stream run at the same time, so
+ * that they can form batches. At most MOST_PARTS of them are in progress, and no further request is
+ * read while their requests and responses have MOST_PART_BYTES, so that the client's flow control
+ * limits what a stream holds.
  */
 static void advance(struct srv_call *c)
 {
@@ -247,8 +249,12 @@ static void advance(struct srv_call *c)
     struct srv_call *part;
 
     while ((part = srv_stream_first_part(c)) && ((struct request *)part->state)->is_over &&
-           (!s->is_sending || !s->is_open || s->is_ended))
-        answer(c, part);
+           (!s->is_sending || !s->is_open || s->is_ended)) {
+        if (((struct request *)part->state)->is_answered)
+            srv_stream_drop(part);
+        else
+            answer(c, part);
+    }
     if (s->is_ended)
         return;
     if (s->has_all || is_ending || !s->is_open) {

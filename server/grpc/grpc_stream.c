@@ -119,7 +119,6 @@ static void take_job(struct srv_io_loop *io_loop, struct srv_message *back)
         (struct srv_call *)(void *)((char *)back - offsetof(struct srv_call, detour.back));
 
     (void)io_loop;
-    srv_grpc_uncount(c);
     c->detour.next(c);
     srv_grpc_unpend(c);
 }
@@ -139,7 +138,7 @@ void srv_stream_submit(struct srv_call *c, void (*done)(struct srv_job *job),
     c->detour.next = next;
     c->detour.back.receive = take_job;
     c->pending++; /* for take_job */
-    /* the drain must wait for the inference, although it does not wait for the stream */
+    /* the drain must wait until the part ends, although it does not wait for the stream */
     atomic_fetch_add(&c->server->grpc_requests, 1);
     c->counted = true;
     srv_job_submit(job);

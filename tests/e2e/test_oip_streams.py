@@ -2,12 +2,13 @@
 import os
 import struct
 import tempfile
+import time
 import unittest
 
 import grpc
 import small_models
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
-from support import SLOW, Server
+from support import SLOW, Server, wait_for
 
 WAIT = 30 * SLOW
 
@@ -49,6 +50,25 @@ class Streams(unittest.TestCase):
             stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
             got = list(stub.ModelStreamInfer(iter(requests), timeout=WAIT, compression=grpc.Compression.Gzip))
             self.assertEqual([(g.infer_response.id, g.error_message) for g in got], [(r.id, "") for r in requests])
+
+    def test_the_budget_holds_a_response_until_the_client_takes_it(self):
+        size = 32 << 20
+        large = grpc_service_pb2.ModelInferRequest(model_name="count")
+        large.inputs.add(name="x", datatype="FP32", shape=[size // 4])
+        large.raw_input_contents.append(bytes(size))
+        with Server(f"--models={self.folder.name}") as server, \
+                grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
+                                      options=[("grpc.max_receive_message_length", -1)]) as channel:
+            stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            call = stub.ModelStreamInfer(iter([large] * 2), timeout=WAIT)
+            # The client takes the first response at once, and the second one when it is asked for.
+            runs = "slipway_run_duration_seconds_count"
+            wait_for(lambda: server.metric("slipway_jobs") == 0 and server.metric(runs) == 2, "two runs")
+            time.sleep(0.5)
+            self.assertGreaterEqual(server.metric("slipway_bytes_in_flight"), size)
+            self.assertEqual(server.metric('slipway_requests_in_flight{entrypoint="GRPC"}'), 1)
+            self.assertEqual([g.error_message for g in call], [""] * 2)
+            wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the end of the stream")
 
 
 if __name__ == "__main__":
