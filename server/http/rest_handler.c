@@ -102,10 +102,10 @@ static enum MHD_Result handle(struct srv_rest_call *req)
 {
     struct srv_rest_loop *l = req->loop;
     srv_list_remove(&req->conn->link);
+    srv_rest_charge_quota(req);
     /* the stream has refused the request in the middle of the body */
     if (srv_rest_is_refused(req))
         return srv_rest_send(req);
-    srv_rest_charge_quota(req);
     if (must_wait(req)) {
         l->again = true;
         return suspend(req, STAGE_DEFERRED, &l->deferred);

@@ -107,6 +107,11 @@ class Quota(unittest.TestCase):
             wait_for(lambda: self.server.metric("slipway_bytes_in_flight") > 0, "the body to arrive")
         wait_for(lambda: self.server.metric("slipway_bytes_in_flight") == 0, "the server to forget the body")
         self.assertEqual(self.ask("d")[0], 429)  # it did not end, but has arrived
+        with socket.create_connection(("127.0.0.1", self.server.rest_port), WAIT) as s:
+            s.sendall(f"POST {PATHS[0]} HTTP/1.1\r\nHost: x\r\nX-Client: e\r\nTransfer-Encoding: chunked\r\n\r\n"
+                      "11170\r\n".encode() + large[:70000] + b"\r\nno size\r\n")
+            self.assertIn(b" 400 ", s.recv(100))
+        self.assertEqual(self.ask("e")[0], 429)  # it is malformed after what has arrived
         stub = self.channel()
         stub.ModelInfer(self.request(50000), timeout=WAIT, metadata=(("x-client", "c"),))
         self.assertGreaterEqual(self.refused(stub.ModelInfer, self.request(), metadata=(("x-client", "c"),)), 100)
