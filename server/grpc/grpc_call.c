@@ -477,7 +477,9 @@ void srv_grpc_read_message(struct srv_call *c, enum srv_awaited what)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE, .data.recv_message.recv_message = &c->payload};
     c->pending++;
-    srv_call_awaits(c, what);
+    /* A message of a stream must not begin a new wait of a peer that takes no response. */
+    if (!c->stream.is_sending)
+        srv_call_awaits(c, what);
     srv_grpc_start_batch(c, &op, 1, &c->on_message);
 }
 
@@ -640,8 +642,8 @@ static void on_message(struct srv_call *c)
         return;
     }
     c->stream.is_reading = false;
-    /* a stream may wait for the end of sending at the same time */
-    srv_call_awaits(c, c->stream.is_sending ? SRV_AWAITS_SENT : SRV_AWAITS_NOTHING);
+    if (!c->stream.is_sending)
+        srv_call_awaits(c, SRV_AWAITS_NOTHING);
     c->came_empty = !c->payload && !c->stream.has_begun;
     if (c->payload)
         srv_call_receive(c);

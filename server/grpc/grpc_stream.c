@@ -108,7 +108,7 @@ void srv_stream_read(struct srv_call *c)
     rt_arena_reset(c->arena);
     c->err = (struct rt_error){.arena = c->arena};
     c->stream.is_reading = true;
-    srv_grpc_read_message(c, c->stream.is_sending ? SRV_AWAITS_SENT : SRV_AWAITS_NEXT);
+    srv_grpc_read_message(c, SRV_AWAITS_NEXT);
 }
 
 /* ---- jobs of streams ---- */

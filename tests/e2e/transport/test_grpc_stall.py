@@ -20,6 +20,7 @@ import grpc
 import http2
 import small_models
 from grpc_support import by_tls
+from inference import grpc_service_pb2
 from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import (get_model_status_pb2, model_management_pb2,
                                      model_service_pb2_grpc, predict_pb2,
@@ -29,6 +30,7 @@ PREDICT = "/tensorflow.serving.PredictionService/Predict"
 STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
 REFLECT = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+STREAM = "/inference.GRPCInferenceService/ModelStreamInfer"
 WATCH = "/grpc.health.v1.Health/Watch"
 LIMIT_S = 2 * SLOW
 FLAG = f"--request_read_timeout_ms={int(1000 * LIMIT_S)}"
@@ -99,6 +101,20 @@ class Stall(Case):
             streams = [c.ask(PREDICT, half_plus_two()), c.ask(WATCH, b"")]
             wait_for(lambda: c.read(0.1) and all(map(c.is_over, streams)), "the end of the streams")
             self.assertEqual(self.cut_off(server, "answer"), 2)
+
+    def test_further_requests_of_a_stream_do_not_excuse_who_takes_no_answer(self):
+        request = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two")
+        request.inputs.add(name="x", datatype="FP32", shape=[1])
+        request.raw_input_contents.append(bytes(4))
+        body = http2.message(request.SerializeToString())
+        with self.serve() as server, http2.Connection(server.grpc_port, window=0) as c:
+            stream = c.begin(STREAM, body)
+            for _ in range(16):
+                if not c.is_over(stream):
+                    c.send(c.data_of(stream, body, end=False))
+                c.read(LIMIT_S / 4)
+            self.assertTrue(c.is_over(stream))
+            self.assertEqual(self.cut_off(server, "answer"), 1)
 
     def test_requests_that_are_half_sent_are_given_up(self):
         with self.serve() as server, http2.Connection(server.grpc_port) as c:
