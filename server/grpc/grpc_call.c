@@ -180,6 +180,7 @@ static void release_messages(struct srv_call *c)
     c->has_large = false;
     srv_call_drop_payload(c);
     srv_budget_give(&c->server->in_flight, &c->charged, c->charged);
+    srv_budget_give(&c->server->in_flight, &c->stream.charged, c->stream.charged);
     srv_grpc_uncount(c);
     if (c->call)
         srv_call_close_share(c);

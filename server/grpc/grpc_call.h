@@ -63,6 +63,9 @@ struct srv_stream {
     int n_parts;
     size_t part_bytes;
     uint64_t n_taken;
+    /* Number of bytes charged to server->in_flight for the memory of a part beside its message: for
+     * the next part, or, in a part, for itself. */
+    size_t charged;
     /* Called when a message has been sent. `sent`, `closed` and `look` may be NULL. */
     void (*sent)(struct srv_call *c);
     void (*closed)(struct srv_call *c); /* called when the client disconnects or the stream ends */

@@ -270,7 +270,7 @@ static void advance(struct srv_call *c)
                                        : "the client has left");
         }
     } else if (!s->is_reading && !s->is_inflating && s->n_parts < MOST_PARTS &&
-               s->part_bytes < MOST_PART_BYTES) {
+               s->part_bytes < MOST_PART_BYTES && srv_stream_has_room(c)) {
         srv_stream_read(c);
     }
     if (!s->is_ended)

@@ -171,6 +171,15 @@ static void move_message(struct srv_call *part, struct srv_call *c)
     c->is_inflated = false;
 }
 
+bool srv_stream_has_room(struct srv_call *c)
+{
+    /* memory of a part: the call, and the first block of its arena */
+    enum { PART_BYTES = sizeof(struct srv_call) + SRV_FREE_BYTES };
+
+    return !c->stream.n_parts || c->stream.charged ||
+           srv_budget_take(&c->server->in_flight, &c->stream.charged, PART_BYTES);
+}
+
 struct srv_call *srv_stream_take(struct srv_call *c)
 {
     struct srv_call *part = srv_grpc_new_call(c->loop);
@@ -183,7 +192,9 @@ struct srv_call *srv_stream_take(struct srv_call *c)
     part->method = part->posted_as = c->method;
     grpc_metadata_array_init(&part->metadata);
     part->close_started = true; /* the core reports to the stream that the client has left */
-    part->stream = (struct srv_stream){.is_open = true, .has_begun = true};
+    part->stream =
+        (struct srv_stream){.is_open = true, .has_begun = true, .charged = c->stream.charged};
+    c->stream.charged = 0;
     part->deadline = c->deadline;
     part->connection = c->connection;
     part->socket = -1;

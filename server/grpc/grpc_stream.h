@@ -52,6 +52,9 @@ void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);
  * own, which the core does not know. A part has its own arena, job and span, and lives until it is
  * dropped and its job has ended. The stream sends all messages.
  */
+/* Returns whether the next message may be read beside the parts in progress, and charges the budget
+ * of bytes in flight for its part. A stream without parts always has room. */
+bool srv_stream_has_room(struct srv_call *c);
 /* Moves the stream's message into a new last part, so that the next one can be read. Returns NULL
  * if memory runs out. */
 struct srv_call *srv_stream_take(struct srv_call *c);

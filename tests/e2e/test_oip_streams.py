@@ -70,6 +70,16 @@ class Streams(unittest.TestCase):
             self.assertEqual([g.error_message for g in call], [""] * 2)
             wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the end of the stream")
 
+    def test_the_budget_is_charged_for_each_further_request_of_a_stream(self):
+        with Server(f"--models={self.folder.name}") as server, \
+                grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+            stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            call = stub.ModelStreamInfer(iter([request("count", [1e18], i) for i in range(30)]), timeout=WAIT)
+            wait_for(lambda: server.metric("slipway_jobs") == 30, "30 requests in progress")
+            self.assertGreaterEqual(server.metric("slipway_bytes_in_flight"), 29 * 6144)
+            call.cancel()
+            wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the end of the stream")
+
 
 if __name__ == "__main__":
     unittest.main()
