@@ -1,7 +1,9 @@
 """Tests streams of ModelStreamInfer whose requests run at the same time."""
 import os
+import signal
 import struct
 import tempfile
+import threading
 import time
 import unittest
 
@@ -79,6 +81,26 @@ class Streams(unittest.TestCase):
             self.assertGreaterEqual(server.metric("slipway_bytes_in_flight"), 29 * 6144)
             call.cancel()
             wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the end of the stream")
+
+    def test_a_stopping_server_answers_what_it_has_read(self):
+        with Server(f"--models={self.folder.name}") as server, \
+                grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+            more = threading.Event()
+
+            def requests():
+                for i in range(8):
+                    yield request("count", [1500000.0], i)
+                more.wait(WAIT)
+            call = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(requests(), timeout=WAIT)
+            wait_for(lambda: server.metric("slipway_jobs") == 8, "8 requests in progress")
+            server.process.send_signal(signal.SIGTERM)
+            got = []
+            with self.assertRaises(grpc.RpcError):
+                for g in call:
+                    got.append((g.infer_response.id, g.error_message))
+            more.set()
+            self.assertEqual(got, [(str(i), "") for i in range(8)])
+            self.assertEqual(server.process.wait(WAIT), 0)
 
 
 if __name__ == "__main__":
