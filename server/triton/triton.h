@@ -55,8 +55,7 @@ enum rt_status srv_triton_parse(struct rt_span text, const char *path, struct sr
 enum rt_status srv_triton_read(const char *base_path, struct srv_triton **out,
                                struct rt_error *err);
 /* Reads the configuration that applies to a version, whose SavedModel is in `dir`, and the labels
- * of its outputs. Sets *out to
- * NULL if there is none. */
+ * of its outputs. Sets *out to NULL if there is none. */
 enum rt_status srv_triton_read_for(const char *dir, struct srv_triton **out, struct rt_error *err);
 /* Returns the length of the base path in `dir`, the directory of a SavedModel, if the SavedModel
  * lies as in Triton's repositories: BASE_PATH/VERSION/model.savedmodel. Otherwise returns 0. */
