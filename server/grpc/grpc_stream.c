@@ -138,9 +138,6 @@ void srv_stream_submit(struct srv_call *c, void (*done)(struct srv_job *job),
     c->detour.next = next;
     c->detour.back.receive = take_job;
     c->pending++; /* for take_job */
-    /* the drain must wait until the part ends, although it does not wait for the stream */
-    atomic_fetch_add(&c->server->grpc_requests, 1);
-    c->counted = true;
     srv_job_submit(job);
 }
 
@@ -198,7 +195,9 @@ struct srv_call *srv_stream_take(struct srv_call *c)
     part->deadline = c->deadline;
     part->connection = c->connection;
     part->socket = -1;
-    part->counted = part->is_in_metrics = false;
+    /* the drain must wait until the part ends, although it does not wait for the stream */
+    atomic_fetch_add(&c->server->grpc_requests, 1);
+    part->counted = true;
     move_message(part, c);
     /* The response's metadata names the span of the first inference. The others have spans of their
      * own, in the same trace if the client named one. */
