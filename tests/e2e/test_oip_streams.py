@@ -12,7 +12,7 @@ import small_models
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
 from support import SLOW, Server, wait_for
 
-WAIT = 30 * SLOW
+WAIT = 120 * SLOW
 
 
 def request(model, values, i):
@@ -83,17 +83,18 @@ class Streams(unittest.TestCase):
             wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the end of the stream")
 
     def test_a_stopping_server_answers_what_it_has_read(self):
-        with Server(f"--models={self.folder.name}") as server, \
+        with Server(f"--models={self.folder.name}", f"--drain_timeout={WAIT}") as server, \
                 grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
             more = threading.Event()
 
             def requests():
                 for i in range(8):
-                    yield request("count", [1500000.0], i)
+                    yield request("count", [1.0 if i else 1500000.0], i)
                 yield request("no", [1.0], 8)
                 more.wait(WAIT)
             call = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(requests(), timeout=WAIT)
-            wait_for(lambda: server.metric("slipway_jobs") == 8, "8 requests in progress")
+            # All of them wait for the first one.
+            wait_for(lambda: server.metric('slipway_requests_in_flight{entrypoint="GRPC"}') == 9, "9 requests")
             server.process.send_signal(signal.SIGTERM)
             got = []
             with self.assertRaises(grpc.RpcError):
