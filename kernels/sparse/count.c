@@ -18,13 +18,16 @@
     M(RT_I64, int64_t, __VA_ARGS__)
 #define COUNTS(X) KN_FOR_COUNTS(KN_ROW_X, X)
 
-/* Adds a weight, or 1 if there is none, to a count. */
+/* Adds a weight, or 1 if there is none, to a count. A binary count needs no weight, so there may be
+ * fewer weights than values. */
 #define ADD(dt, T)                                                                                 \
     static void add_##dt(void *count, const void *weight, int64_t i, bool binary)                  \
     {                                                                                              \
         T *c = count;                                                                              \
-        const KN_U(dt) w = (KN_U(dt))(weight ? ((const T *)weight)[i] : 1);                        \
-        *c = binary ? 1 : (T)((KN_U(dt)) * c + w);                                                 \
+        if (binary)                                                                                \
+            *c = 1;                                                                                \
+        else                                                                                       \
+            *c = (T)((KN_U(dt)) * c + (KN_U(dt))(weight ? ((const T *)weight)[i] : 1));            \
     }
 COUNTS(ADD)
 
