@@ -80,7 +80,8 @@ struct kn_csr *kn_csr_new(struct rt_run *r, enum rt_dtype dtype, const struct rt
     m->n_columns = s->dim[s->rank - 1];
     enum rt_status st = new_vector(r, &m->starts, RT_I32, m->n_batch + 1);
     if (!st)
-        st = new_vector(r, &m->row_starts, RT_I32, m->n_batch * (m->n_rows + 1));
+        st = new_vector(r, &m->row_starts, RT_I32,
+                        rt_mul_saturated(m->n_batch, rt_add_saturated(m->n_rows, 1)));
     if (!st)
         st = kn_zero_chunks(r, m->starts.data, rt_tensor_bytes(&m->starts));
     if (!st)

@@ -322,7 +322,9 @@ static enum rt_status cholesky_run(struct rt_run *r)
     const size_t n = (size_t)a->n_rows, size = rt_dtype_size(a->dtype);
     const struct rt_shape s = kn_csr_shape(a);
     char *scratch = rt_scratch(r, (n + 1) * (size + 5 * sizeof(int32_t)));
-    struct kn_csr *p = scratch ? kn_csr_new(r, a->dtype, &s) : NULL;
+    if (!scratch)
+        return r->err->code;
+    struct kn_csr *p = kn_csr_new(r, a->dtype, &s);
     struct kn_csr *l = p ? kn_csr_new(r, a->dtype, &s) : NULL;
     int32_t *vectors = (int32_t *)(void *)(scratch + n * size);
     struct factor f = {.r = r,

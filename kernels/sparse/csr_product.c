@@ -2,6 +2,7 @@
 #include "kernels/sparse/csr.h"
 
 #include "kernels/array/sort.h"
+#include "runtime/base/checked.h"
 
 static enum rt_status check_flags(const struct rt_node *n, struct rt_error *err)
 {
@@ -27,6 +28,8 @@ struct product {
     void *b, *out; /* memory for the copies */
 };
 
+enum { COLUMNS = 1 << 16 }; /* the number of columns between two deadline checks */
+
 #define MULTIPLY(name, T, CONJ)                                                                    \
     /* Copies a matrix. The dimensions are those of src. */                                        \
     static enum rt_status name##_copy(struct rt_run *r, const T *src, T *dst, int64_t n_rows,      \
@@ -42,25 +45,30 @@ struct product {
         }                                                                                          \
         return st;                                                                                 \
     }                                                                                              \
-    /* Adds row `row` of a, times op(b), to the product. */                                        \
-    static void name##_row(const struct product *p, int64_t batch, int64_t row,                    \
-                           const T *restrict b, T *restrict out)                                   \
+    /* Adds row `row` of a, times op(b), to the product. A row may have any number of values. */   \
+    static enum rt_status name##_row(const struct product *p, int64_t batch, int64_t row,          \
+                                     const T *restrict b, T *restrict out)                         \
     {                                                                                              \
         const int32_t *rows = kn_csr_row_starts(p->a, batch);                                      \
         const int32_t *columns = kn_csr_columns(p->a, batch);                                      \
         const T *values = kn_csr_values(p->a, batch);                                              \
         const int64_t n = p->n_columns;                                                            \
-        for (int32_t i = rows[row]; i < rows[row + 1]; i++) {                                      \
+        enum rt_status st = RT_OK;                                                                 \
+        for (int32_t i = rows[row]; i < rows[row + 1] && !st; i++) {                               \
             const T value = p->conjugates_a ? CONJ(values[i]) : values[i];                         \
             const T *restrict x = b + (p->transposes_a ? row : columns[i]) * n;                    \
             T *restrict o = out + (p->transposes_a ? columns[i] : row) * n;                        \
-            for (int64_t j = 0; j < n; j++)                                                        \
-                o[j] += value * x[j];                                                              \
+            for (int64_t j = 0; j < n && !st; j += COLUMNS) {                                      \
+                const int64_t end = n - j < COLUMNS ? n : j + COLUMNS;                             \
+                for (int64_t k = j; k < end; k++)                                                  \
+                    o[k] += value * x[k];                                                          \
+                st = rt_run_spend(p->r, &p->r->left, 2 * (end - j));                               \
+            }                                                                                      \
         }                                                                                          \
+        return st;                                                                                 \
     }                                                                                              \
     static enum rt_status name(const struct product *p, int64_t batch, const void *b, void *out)   \
     {                                                                                              \
-        const int32_t *rows = kn_csr_row_starts(p->a, batch);                                      \
         const bool copies_b = p->transposes_b || p->conjugates_b;                                  \
         const bool copies_out = p->transposes_out || p->conjugates_out;                            \
         const T *x = copies_b ? p->b : b;                                                          \
@@ -72,8 +80,9 @@ struct product {
                              p->transposes_b ? p->n_inner : p->n_columns, p->transposes_b,         \
                              p->conjugates_b);                                                     \
         for (int64_t row = 0; row < p->a->n_rows && !st; row++) {                                  \
-            name##_row(p, batch, row, x, o);                                                       \
-            st = rt_run_spend(p->r, &p->r->left, 2 * p->n_columns * (rows[row + 1] - rows[row]));  \
+            st = name##_row(p, batch, row, x, o);                                                  \
+            if (!st)                                                                               \
+                st = rt_run_spend(p->r, &p->r->left, 8);                                           \
         }                                                                                          \
         if (copies_out && !st)                                                                     \
             st = name##_copy(p->r, o, out, p->n_rows, p->n_columns, p->transposes_out,             \
@@ -350,9 +359,10 @@ static enum rt_status multiply_operands(struct rt_run *r, const struct kn_csr *a
     }
     s.dim[s.rank - 1] = b->n_columns;
     const size_t each = sizeof *x.seen + rt_dtype_size(a->dtype);
-    if ((uint64_t)b->n_columns > SIZE_MAX / each)
+    size_t bytes;
+    if (!rt_mul_size((size_t)b->n_columns, each, &bytes) || !rt_add_size(bytes, each, &bytes))
         return rt_fail_memory(r->err, r->node->name, SIZE_MAX);
-    char *scratch = rt_scratch(r, ((size_t)b->n_columns + 1) * each);
+    char *scratch = rt_scratch(r, bytes);
     x.out = scratch ? kn_csr_new(r, a->dtype, &s) : NULL;
     if (!x.out)
         return r->err->code;
