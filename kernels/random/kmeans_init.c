@@ -52,6 +52,24 @@ static enum rt_status draw_point(struct seeding *s, int64_t *out)
     return st;
 }
 
+/* Computes the scalar product of two points. */
+static enum rt_status multiply(struct seeding *s, const float *p, const float *c, float *out)
+{
+    enum { CHUNK = 1 << 16 }; /* the number of coordinates between two deadline checks */
+    enum rt_status st = RT_OK;
+
+    *out = 0;
+    for (int64_t at = 0; at < s->size && !st; at += CHUNK) {
+        const int64_t end = s->size - at < CHUNK ? s->size : at + CHUNK;
+        float sum = *out;
+        for (int64_t k = at; k < end; k++)
+            sum += p[k] * c[k];
+        *out = sum;
+        st = rt_run_spend(s->r, &s->r->left, 2 * (end - at));
+    }
+    return st ? st : rt_run_spend(s->r, &s->r->left, 16);
+}
+
 /* Computes the distances of all points from the nearest centre if point `at` becomes a centre.
  * *total receives their sum. */
 static enum rt_status try_point(struct seeding *s, int64_t at, float *out, float *total)
@@ -61,14 +79,11 @@ static enum rt_status try_point(struct seeding *s, int64_t at, float *out, float
 
     *total = 0;
     for (int64_t i = 0; i < s->n && !st; i++) {
-        const float *p = s->points + i * s->size;
-        float product = 0;
-        for (int64_t k = 0; k < s->size; k++)
-            product += p[k] * c[k];
+        float product;
+        st = multiply(s, s->points + i * s->size, c, &product);
         const float d = s->half_norm[i] + s->half_norm[at] - product;
         out[i] = d < s->distance[i] ? d : s->distance[i];
         *total += out[i];
-        st = rt_run_spend(s->r, &s->r->left, 2 * s->size + 16);
     }
     return st;
 }
@@ -123,13 +138,11 @@ static enum rt_status begin(struct seeding *s)
     s->is_centre = (bool *)(memory + 5 * n);
     for (int64_t i = 0; i < s->n && !st; i++) {
         const float *p = s->points + i * s->size;
-        float norm = 0;
-        for (int64_t k = 0; k < s->size; k++)
-            norm += p[k] * p[k];
+        float norm;
+        st = multiply(s, p, p, &norm);
         s->half_norm[i] = 0.5f * norm;
         s->distance[i] = s->best[i] = INFINITY;
         s->is_centre[i] = false;
-        st = rt_run_spend(s->r, &s->r->left, 2 * s->size + 16);
     }
     return st;
 }
@@ -179,7 +192,7 @@ static enum rt_status kmeans_run(struct rt_run *r)
     for (int64_t k = 0, at = 0; k < v[0] && !st; k++) {
         st = choose(&s, v[2], &at);
         if (!st && s.size)
-            memcpy(o + k * s.size, s.points + at * s.size, (size_t)s.size * sizeof *o);
+            st = kn_copy_run(r, RT_F32, o + k * s.size, s.points + at * s.size, s.size);
     }
     return st;
 }
