@@ -149,6 +149,7 @@ static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, int64_t i,
 
     if (!png.pixels)
         return r->err->code;
+    enum rt_status st = RT_OK;
     const size_t n = is_only ? (size_t)snprintf(suffix, sizeof suffix, "/image")
                              : (size_t)snprintf(suffix, sizeof suffix, "/image/%lld", (long long)i);
     kn_text_begin(&file, r);
@@ -160,20 +161,20 @@ static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, int64_t i,
             rt_bytes_addc(&image, tags[k]);
             kn_put_varint(&image, (uint64_t)sizes[k]);
         }
-        kn_put_bytes(&image, ENCODED, file.p, file.n);
+        st = kn_put_bytes(r, &image, ENCODED, file.p, file.n);
+    } else {
+        st = r->err->code ? r->err->code : rt_fail(r->err, RT_INTERNAL, "PNG encoding failed");
+    }
+    if (!st) {
         kn_put_length(b, KN_SUMMARY_VALUE, kn_field_size(tag->n + n) + kn_field_size(image.n));
         kn_put_length(b, KN_SUMMARY_TAG, tag->n + n);
         rt_bytes_add(b, rt_str_data(tag), tag->n);
         rt_bytes_add(b, suffix, n);
-        kn_put_bytes(b, IMAGE, image.p, image.n);
-    } else if (!r->err->code) {
-        rt_fail(r->err, RT_INTERNAL, "PNG encoding failed");
+        st = kn_put_bytes(r, b, IMAGE, image.p, image.n);
     }
-    if (image.failed && !r->err->code)
-        kn_text_failed(&image);
     kn_text_end(&file);
     kn_text_end(&image);
-    return r->err->code;
+    return st;
 }
 
 static enum rt_status run(struct rt_run *r)

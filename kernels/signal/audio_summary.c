@@ -48,8 +48,7 @@ static enum rt_status put_audio(struct rt_run *r, struct rt_bytes *b, const floa
     if (frames > 0 && channels == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "audio is null");
     kn_text_begin(&file, r);
-    const enum rt_status st =
-        kn_wav_write(r, &file, samples, frames, channels, rt_int64_of(rounded));
+    enum rt_status st = kn_wav_write(r, &file, samples, frames, channels, rt_int64_of(rounded));
     if (!st) {
         rt_bytes_addc(b, SAMPLE_RATE);
         rt_bytes_add(b, &rate, sizeof rate);
@@ -59,9 +58,10 @@ static enum rt_status put_audio(struct rt_run *r, struct rt_bytes *b, const floa
             rt_bytes_addc(b, FRAMES);
             kn_put_varint(b, (uint64_t)frames);
         }
-        kn_put_bytes(b, ENCODED, file.p, file.n);
-        kn_put_bytes(b, CONTENT_TYPE, type, sizeof type - 1);
+        st = kn_put_bytes(r, b, ENCODED, file.p, file.n);
     }
+    if (!st)
+        st = kn_put_bytes(r, b, CONTENT_TYPE, type, sizeof type - 1);
     kn_text_end(&file);
     return st;
 }
@@ -88,7 +88,7 @@ static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, int64_t i,
         kn_put_length(b, KN_SUMMARY_TAG, tag->n + n);
         rt_bytes_add(b, rt_str_data(tag), tag->n);
         rt_bytes_add(b, suffix, n);
-        kn_put_bytes(b, AUDIO, audio.p, audio.n);
+        st = kn_put_bytes(r, b, AUDIO, audio.p, audio.n);
     }
     kn_text_end(&audio);
     return st;

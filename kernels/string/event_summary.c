@@ -234,11 +234,13 @@ static enum rt_status tensor_run(struct rt_run *r)
     if (!st) {
         kn_text_begin(&b, r);
         kn_put_length(&b, KN_SUMMARY_VALUE, kn_field_size(n_name) + kn_field_size(tensor.n));
-        kn_put_length(&b, NODE_NAME, n_name);
-        rt_bytes_add(&b, r->node->name, n_name);
-        kn_put_length(&b, TENSOR, tensor.n);
-        rt_bytes_add(&b, rt_str_data(&tensor), tensor.n);
-        st = kn_put_summary(r, &b);
+        st = kn_put_bytes(r, &b, NODE_NAME, r->node->name, n_name);
+        if (!st)
+            st = kn_put_bytes(r, &b, TENSOR, rt_str_data(&tensor), tensor.n);
+        if (!st)
+            st = kn_put_summary(r, &b);
+        else
+            kn_text_end(&b);
     }
     rt_str_clear(&tensor);
     return st;

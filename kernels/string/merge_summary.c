@@ -143,9 +143,11 @@ static enum rt_status put_tensor(struct rt_run *r, struct rt_bytes *b, struct rt
                       (tag->n ? kn_field_size(tag->n) : 0) + kn_field_size(tensor.n) +
                           kn_field_size(metadata->n));
         if (tag->n)
-            kn_put_bytes(b, KN_SUMMARY_TAG, rt_str_data(tag), tag->n);
-        kn_put_bytes(b, TENSOR, rt_str_data(&tensor), tensor.n);
-        kn_put_bytes(b, METADATA, metadata->p, metadata->n);
+            st = kn_put_bytes(r, b, KN_SUMMARY_TAG, rt_str_data(tag), tag->n);
+        if (!st)
+            st = kn_put_bytes(r, b, TENSOR, rt_str_data(&tensor), tensor.n);
+        if (!st)
+            st = kn_put_bytes(r, b, METADATA, metadata->p, metadata->n);
     }
     rt_str_clear(&tensor);
     return st;

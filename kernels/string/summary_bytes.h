@@ -16,8 +16,10 @@ enum { KN_SUMMARY_VALUE = 0x0a, KN_SUMMARY_TAG = 0x0a };
 void kn_put_varint(struct rt_bytes *b, uint64_t v);
 /* Writes the tag and the length of a field that consists of n bytes. */
 void kn_put_length(struct rt_bytes *b, char tag, size_t n);
-/* Writes a whole field of n bytes. */
-void kn_put_bytes(struct rt_bytes *b, char tag, const void *p, size_t n);
+/* Writes a whole field of n bytes to a buffer of the run (kn_text_begin). Checks the deadline while
+ * it writes a long one. */
+enum rt_status kn_put_bytes(struct rt_run *r, struct rt_bytes *b, char tag, const void *p,
+                            size_t n);
 /* Returns the size of a field of n bytes, with its tag and its length. */
 size_t kn_field_size(size_t n);
 /* Copies the message in `b` to the scalar output 0, and frees the buffer. */

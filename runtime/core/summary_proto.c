@@ -88,16 +88,20 @@ const char *rt_summary_tag(const struct rt_summary *s, size_t i)
 /* The serialized size is at most a message's limit in TensorFlow. */
 #define MAX_MESSAGE ((size_t)INT32_MAX)
 
-static enum rt_status put(const ProtobufCMessage *m, const struct rt_check *check,
-                          struct rt_bytes *out, struct rt_error *err)
+static enum rt_status put(const ProtobufCMessage *m, struct rt_pool *pool,
+                          const struct rt_check *check, struct rt_bytes *out, struct rt_error *err)
 {
     char *p = NULL;
-    size_t n = 0;
-    const enum rt_status st = pb_pack(m, MAX_MESSAGE, check, &p, &n, err);
+    size_t bytes, n = 0;
+    enum rt_status st = pb_packed_bytes(m, check, &bytes, err);
 
+    if (st || (st = rt_pool_charge(pool, bytes, "a summary that is written", err)))
+        return st;
+    st = pb_pack(m, MAX_MESSAGE, check, &p, &n, err);
     if (!st)
         rt_bytes_add(out, p, n);
     free(p);
+    rt_pool_discharge(pool, bytes);
     return st;
 }
 
@@ -108,7 +112,7 @@ enum rt_status rt_summary_put(const struct rt_summary *s, size_t i, const struct
 
     one.n_value = 1;
     one.value = of(s)->value + i;
-    return put(&one.base, check, out, err);
+    return put(&one.base, s->pool, check, out, err);
 }
 
 enum rt_status rt_summary_put_metadata(struct rt_span bytes, struct rt_pool *pool,
@@ -124,7 +128,7 @@ enum rt_status rt_summary_put_metadata(struct rt_span bytes, struct rt_pool *poo
     }
     if (st)
         return st;
-    st = put(s.message, check, out, err);
+    st = put(s.message, pool, check, out, err);
     rt_summary_clear(&s);
     return st;
 }
