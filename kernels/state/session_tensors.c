@@ -21,18 +21,40 @@ struct tensors {
     struct rt_object o;
     struct rt_mutex mu;
     /* mu guards the members from here on */
-    struct rt_map by_handle; /* struct kn_item of one tensor */
+    struct rt_map by_number; /* struct kept by the decimal digits of their numbers */
     uint64_t n_made;
 };
+
+enum {
+    NUMBER_BYTES = 24,
+    ENTRY_BYTES = 128, /* bytes that an entry of the map takes, with its key */
+};
+
+/* A tensor that is kept. The state counts ENTRY_BYTES more than the struct, for the map. */
+struct kept {
+    struct kn_item *item; /* of one tensor */
+    char number[NUMBER_BYTES];
+    size_t n;
+    char handle[]; /* n bytes and a NUL: the node's name, the number and DEVICE, between semicolons
+                    */
+};
+
+static void kept_free(struct kept *k)
+{
+    if (!k)
+        return;
+    kn_item_free(k->item);
+    rt_pool_free(k);
+}
 
 static void tensors_free(struct rt_object *o)
 {
     struct tensors *t = (struct tensors *)o;
 
-    for (size_t i = 0; i < t->by_handle.n; i++)
-        if (t->by_handle.entry[i].key)
-            kn_item_free(t->by_handle.entry[i].value);
-    rt_map_clear(&t->by_handle);
+    for (size_t i = 0; i < t->by_number.n; i++)
+        if (t->by_number.entry[i].key)
+            kept_free(t->by_number.entry[i].value);
+    rt_map_clear(&t->by_number);
     rt_mutex_clear(&t->mu);
     free(t);
 }
@@ -49,7 +71,7 @@ static enum rt_status tensors_make(const struct rt_node *n, const struct rt_tens
         return rt_fail_memory(err, n->name, sizeof *t);
     rt_object_init(&t->o, &tensors_type);
     rt_mutex_init(&t->mu);
-    rt_map_init(&t->by_handle);
+    rt_map_init(&t->by_number);
     *out = &t->o;
     return RT_OK;
 }
@@ -65,34 +87,52 @@ static struct tensors *tensors_of(struct rt_run *r)
 
 /* ---- GetSessionHandle ---- */
 
-enum { NUMBER_BYTES = 24 };
-
-static enum rt_status keep(struct rt_run *r, struct tensors *t, struct kn_item *item, char *text,
-                           size_t n)
+/* Keeps a tensor, and sets *out to its handle. The handle has at most `most` bytes. The caller must
+ * not use `k` after a success, because another run may drop the tensor. */
+static enum rt_status keep(struct rt_run *r, struct tensors *t, struct kept *k, size_t most,
+                           struct rt_str *out)
 {
+    enum rt_status st = RT_OK;
+
     rt_mutex_lock(&t->mu);
-    snprintf(text, n, "%s;%llu;%s", r->node->name, (unsigned long long)t->n_made++, DEVICE);
-    const bool is_kept = rt_map_put(&t->by_handle, text, item);
+    snprintf(k->number, sizeof k->number, "%llu", (unsigned long long)t->n_made++);
+    k->n = (size_t)snprintf(k->handle, most, "%s;%s;%s", r->node->name, k->number, DEVICE);
+    if (!rt_str_set(out, rt_run_pool(r), k->handle, k->n, r->err))
+        st = r->err->code;
+    else if (!rt_map_put(&t->by_number, k->number, k))
+        st = rt_fail_memory(r->err, r->node->name, ENTRY_BYTES);
     rt_mutex_unlock(&t->mu);
-    return is_kept ? RT_OK : rt_fail_memory(r->err, r->node->name, n);
+    return st;
+}
+
+/* Returns the tensor that a handle names, or NULL. The caller holds t->mu. */
+static struct kept *find(const struct tensors *t, const struct rt_str *handle)
+{
+    const char *text = rt_str_data(handle);
+    const size_t tail = sizeof DEVICE; /* with the semicolon before it, without the NUL */
+    size_t from = handle->n > tail ? handle->n - tail : 0;
+    const size_t end = from;
+
+    while (from && text[from - 1] >= '0' && text[from - 1] <= '9')
+        from--;
+    struct kept *k = rt_map_getn(&t->by_number, text + from, end - from);
+    return k && k->n == handle->n && memcmp(k->handle, text, k->n) == 0 ? k : NULL;
 }
 
 static enum rt_status handle_run(struct rt_run *r)
 {
-    const size_t n = strlen(r->node->name) + NUMBER_BYTES + sizeof DEVICE;
+    const size_t most = strlen(r->node->name) + NUMBER_BYTES + sizeof DEVICE;
     struct tensors *t = tensors_of(r);
     struct rt_str *out = t ? kn_out(r, 0, 0, NULL) : NULL;
-    char *text = out ? rt_scratch(r, n) : NULL;
-    struct kn_item *item = NULL;
-    enum rt_status st = text ? kn_item_from_inputs(r, 0, &item) : r->err->code;
+    struct kept *k = out ? rt_pool_alloc(rt_run_state(r)->pool, sizeof *k + most + ENTRY_BYTES,
+                                         "a session tensor", r->err)
+                         : NULL;
+    enum rt_status st = k ? kn_item_from_inputs(r, 0, &k->item) : r->err->code;
 
-    if (!st) {
-        st = keep(r, t, item, text, n);
-        if (st)
-            kn_item_free(item);
-    }
-    if (!st && !rt_str_set(out, rt_run_pool(r), text, strlen(text), r->err))
-        st = r->err->code;
+    if (!st)
+        st = keep(r, t, k, most, out);
+    if (st)
+        kept_free(k);
     rt_object_unref(t ? &t->o : NULL);
     return st;
 }
@@ -109,15 +149,15 @@ static enum rt_status get_run(struct rt_run *r)
     if (!t)
         return r->err->code;
     rt_mutex_lock(&t->mu);
-    const struct kn_item *item = rt_map_getn(&t->by_handle, rt_str_data(handle), handle->n);
-    if (item)
-        rt_out_tensor(r, 0, &item->part[0]);
+    const struct kept *k = find(t, handle);
+    if (k)
+        rt_out_tensor(r, 0, &k->item->part[0]);
     rt_mutex_unlock(&t->mu);
     rt_object_unref(&t->o);
-    return item ? RT_OK
-                : rt_fail(r->err, RT_INVALID_ARGUMENT,
-                          "The tensor with handle '%.*s' is not in the session store.",
-                          handle->n < 512 ? (int)handle->n : 512, rt_str_data(handle));
+    return k ? RT_OK
+             : rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "The tensor with handle '%.*s' is not in the session store.",
+                       handle->n < 512 ? (int)handle->n : 512, rt_str_data(handle));
 }
 
 static enum rt_status delete_run(struct rt_run *r)
@@ -130,16 +170,17 @@ static enum rt_status delete_run(struct rt_run *r)
     if (!t)
         return r->err->code;
     rt_mutex_lock(&t->mu);
-    struct kn_item *item = rt_map_getn(&t->by_handle, rt_str_data(handle), handle->n);
-    if (item)
-        rt_map_remove(&t->by_handle, rt_str_data(handle));
+    struct kept *k = find(t, handle);
+    if (k)
+        rt_map_remove(&t->by_number, k->number);
     rt_mutex_unlock(&t->mu);
-    kn_item_free(item);
+    const bool is_found = k != NULL;
+    kept_free(k);
     rt_object_unref(&t->o);
-    return item ? RT_OK
-                : rt_fail(r->err, RT_INVALID_ARGUMENT,
-                          "Failed to delete a tensor with handle '%.*s' in the session store.",
-                          handle->n < 512 ? (int)handle->n : 512, rt_str_data(handle));
+    return is_found ? RT_OK
+                    : rt_fail(r->err, RT_INVALID_ARGUMENT,
+                              "Failed to delete a tensor with handle '%.*s' in the session store.",
+                              handle->n < 512 ? (int)handle->n : 512, rt_str_data(handle));
 }
 
 /* ---- GetSessionHandleV2 ---- */

@@ -151,14 +151,15 @@ def write_counter(folder, is_ref):
                    "value": (x, {"y": ("value", "float")})}, build, init="init")
 
 
-def write_kept(folder):
-    """Writes a model that keeps tensors between requests. `keep` keeps x and returns a handle, `read` returns the tensor
-    of a handle, and `drop` drops it. `double` returns 2 x, which it computes in a temporary variable."""
+def write_kept(folder, name="handle"):
+    """Writes a model that keeps tensors between requests. `keep` keeps x and returns a handle, which begins with `name`.
+    `read` returns the tensor of a handle, and `drop` drops it. `double` returns 2 x, which it computes in a temporary
+    variable."""
     def build(g):
         g.placeholder("x", "float")
         g.placeholder("h", "string")
         g.const("one", "int32", [], int_val=[1])
-        g.node("handle", "GetSessionHandle", "x", T="float")
+        g.node(name, "GetSessionHandle", "x", T="float")
         g.node("tensor", "GetSessionTensor", "h", dtype="float")
         g.node("gone", "DeleteSessionTensor", "h")
         g.node("done", "Identity", "one", "^gone", T="int32")
@@ -169,7 +170,7 @@ def write_kept(folder):
         g.node("sum", "AssignAdd", "same", "x", T="float")
         g.node("end", "DestroyTemporaryVariable", "sum", T="float").attr["var_name"].s = b"v"
     x, h = {"x": ("x", "float")}, {"h": ("h", "string")}
-    write(folder, {"keep": (x, {"h": ("handle", "string")}), "read": (h, {"y": ("tensor", "float")}),
+    write(folder, {"keep": (x, {"h": (name, "string")}), "read": (h, {"y": ("tensor", "float")}),
                    "drop": (h, {"y": ("done", "int32")}), "double": (x, {"y": ("end", "float")})}, build)
 
 

@@ -72,6 +72,21 @@ class Kept(Case):
         answer = json.loads(body)
         return status, answer.get("outputs", answer.get("error"))
 
+    def test_the_state_counts_handles(self):
+        small_models.write_kept(self.path("models/kept/1"), "a" * 100000)
+        with Server(f"--models={self.path('models')}", "--state_memory_limit_bytes=2M") as server:
+            kept = []
+            while len(kept) < 21:
+                status, handle = self.ask(server, "keep", x=[1.0])
+                if status != 200:
+                    break
+                kept.append(handle)
+            self.assertEqual((status, len(kept)), (429, 20), handle)
+            self.assertIn("--state_memory_limit_bytes", handle)
+            self.assertEqual(self.ask(server, "drop", h=kept[7]), (200, 1))
+            self.assertEqual(self.ask(server, "keep", x=[1.0])[0], 200)
+            self.assertEqual(self.ask(server, "read", h=kept[8]), (200, [1.0]))
+
     def test_tensors_are_read_until_they_are_dropped(self):
         small_models.write_kept(self.path("models/kept/1"))
         for flags in SETTINGS:
