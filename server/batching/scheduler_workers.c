@@ -140,8 +140,10 @@ static bool should_wake(struct srv_scheduler *s, int group, int64_t now) RT_REQU
 {
     struct srv_worker_group *g = &s->group[group];
     struct sooner sooner;
+    if (g->n_idle <= g->n_woken)
+        return false;
     const struct srv_core_worker w = free_worker(s, group, g->n_idle, now, &sooner);
-    if (g->n_idle <= g->n_woken || !srv_core_is_ready(g->core, now, &w))
+    if (!srv_core_is_ready(g->core, now, &w))
         return false;
     g->n_woken++;
     return true;
@@ -341,7 +343,7 @@ void *srv_worker_main(void *arg)
         if (!got && !expired) {
             if (s->stopping)
                 break;
-            if (free_one.n_sooner || free_one.avoided) /* the batch was left to another group */
+            if (g->core->n_jobs) /* a worker of another group may take what this one leaves */
                 srv_scheduler_wake(s, srv_scheduler_groups_to_wake(s, now));
             g->n_idle++;
             rt_cond_wait(&g->work, &s->mu);
@@ -350,12 +352,12 @@ void *srv_worker_main(void *arg)
                 g->n_woken--;
             continue;
         }
-        /* Each worker wakes one idle worker of its group if another batch is ready. */
-        const bool wake = should_wake(s, w->group, now);
+        /* Each worker wakes one idle worker of each group that has another batch to run. The batch
+         * that this worker took may have made another group the one that is free first. */
+        const uint32_t wake = srv_scheduler_groups_to_wake(s, now);
         const bool wake_spare = srv_scheduler_spare_at(s) < s->spare_ns;
         rt_mutex_unlock(&s->mu);
-        if (wake)
-            rt_cond_signal(&g->work);
+        srv_scheduler_wake(s, wake);
         if (wake_spare)
             rt_cond_signal(&s->spare);
         srv_scheduler_complete_expired(s, expired);

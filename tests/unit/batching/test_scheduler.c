@@ -364,6 +364,34 @@ static void the_batches_of_a_model_go_to_the_gpu_that_is_free_first(void **state
     sched_end(w);
 }
 
+/* Requests that arrive in one turn and are never merged occupy all workers of both GPUs at once.
+ * They do not wait until the timer wakes for a deadline. */
+static void requests_of_one_turn_occupy_the_workers_of_all_gpus(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 4, N = 4, DEADLINE_NS = 900000000 };
+    struct world *w = sched_begin_on_gpus(2, -1);
+    int64_t slowest_ns = 0;
+    sched_model.sleep_us = 20000;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct request *r[N];
+        const int64_t begin_ns = rt_now_ns();
+        atomic_store(&sched_model.held, true);
+        for (int k = 0; k < N; k++)
+            r[k] = sched_submit(w, 0, (float)k, begin_ns + DEADLINE_NS);
+        srv_io_loop_end_turn(&w->io_loop);
+        sched_wait_runs(N * (round + 1));
+        const int64_t ns = rt_now_ns() - begin_ns;
+        slowest_ns = ns > slowest_ns ? ns : slowest_ns;
+        atomic_store(&sched_model.held, false);
+        sched_wait_done(w, N * (round + 1));
+        for (int k = 0; k < N; k++)
+            sched_drop(r[k]);
+    }
+    assert_true(slowest_ns < DEADLINE_NS / 2);
+    sched_end(w);
+}
+
 static void a_gpu_that_has_failed_gets_no_batch_of_another(void **state)
 {
     (void)state;
@@ -471,6 +499,7 @@ int main(void)
         cmocka_unit_test(small_requests_do_not_wait_for_workers_that_are_at_long_ones),
         cmocka_unit_test(a_model_on_a_gpu_has_one_worker_per_stream),
         cmocka_unit_test(the_batches_of_a_model_go_to_the_gpu_that_is_free_first),
+        cmocka_unit_test(requests_of_one_turn_occupy_the_workers_of_all_gpus),
         cmocka_unit_test(a_gpu_that_has_failed_gets_no_batch_of_another),
         cmocka_unit_test(a_batch_on_a_gpu_is_not_divided),
         cmocka_unit_test(long_runs_on_a_gpu_keep_no_other_version_waiting),
