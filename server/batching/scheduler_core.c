@@ -530,12 +530,12 @@ bool srv_core_next_spare(struct srv_core *c, int64_t now, int n_workers, bool is
                 out, expired);
 }
 
-bool srv_core_next_beside_long(struct srv_core *c, int64_t now, int group, bool is_ample,
-                               struct srv_core_batch *out, struct srv_core_job **expired)
+bool srv_core_next_beside_long(struct srv_core *c, int64_t now, const struct srv_core_worker *spare,
+                               bool is_ample, struct srv_core_batch *out,
+                               struct srv_core_job **expired)
 {
-    const struct srv_core_worker spare = {.group = group, .n_free = 1};
     *out = (struct srv_core_batch){0};
-    return next(c, now, &spare, is_ample ? SMALL_OR_NOT_LONG : SMALL_OR_IDLE, out, expired);
+    return next(c, now, spare, is_ample ? SMALL_OR_NOT_LONG : SMALL_OR_IDLE, out, expired);
 }
 
 bool srv_core_is_ready(const struct srv_core *c, int64_t now, const struct srv_core_worker *worker)

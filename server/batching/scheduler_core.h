@@ -218,8 +218,9 @@ bool srv_core_has_place(const struct srv_core *c, int n_workers);
 bool srv_core_next_spare(struct srv_core *c, int64_t now, int n_workers, bool is_ample,
                          struct srv_core_batch *out, struct srv_core_job **expired);
 /* Like srv_core_next_spare, but for another group than 0, when long batches occupy its workers. */
-bool srv_core_next_beside_long(struct srv_core *c, int64_t now, int group, bool is_ample,
-                               struct srv_core_batch *out, struct srv_core_job **expired);
+bool srv_core_next_beside_long(struct srv_core *c, int64_t now, const struct srv_core_worker *spare,
+                               bool is_ample, struct srv_core_batch *out,
+                               struct srv_core_job **expired);
 /* Ends a batch that ran for run_ns. If `learn` is set, adds the duration to the cost model. `learn`
  * must be false if the duration is not representative, for example after a failure. */
 void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64_t run_ns,

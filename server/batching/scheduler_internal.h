@@ -150,6 +150,8 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
  * signalled. Returns a bit mask of the groups. */
 uint32_t srv_scheduler_groups_to_wake(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu);
 void srv_scheduler_wake(struct srv_scheduler *s, uint32_t groups);
+/* Returns srv_core_worker.avoided for the workers of the group. */
+uint32_t srv_scheduler_avoided(const struct srv_scheduler *s, int group);
 /* Returns the time from which a spare worker may take a batch. Returns RT_NEVER if no jobs are
  * queued or if a regular worker may take them. */
 int64_t srv_scheduler_spare_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu);

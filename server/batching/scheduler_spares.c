@@ -104,9 +104,11 @@ static bool take_of_group(struct srv_scheduler *s, struct srv_worker *w, int gro
     if (now < spare_of_group_at(s, group))
         return false;
     w->group = group;
-    return group
-               ? srv_core_next_beside_long(&s->gpus, now, group, is_ample, batch, expired)
-               : srv_core_next_spare(&s->cpu, now, s->group[0].n_workers, is_ample, batch, expired);
+    if (!group)
+        return srv_core_next_spare(&s->cpu, now, s->group[0].n_workers, is_ample, batch, expired);
+    const struct srv_core_worker spare = {
+        .group = group, .n_free = 1, .avoided = srv_scheduler_avoided(s, group)};
+    return srv_core_next_beside_long(&s->gpus, now, &spare, is_ample, batch, expired);
 }
 
 /* Waits until the spare worker has a batch, jobs have missed their deadlines, or the scheduler

@@ -98,6 +98,14 @@ static bool has_failed(const struct srv_scheduler *s, int group)
                                          memory_order_relaxed);
 }
 
+uint32_t srv_scheduler_avoided(const struct srv_scheduler *s, int group)
+{
+    uint32_t avoided = 0;
+    for (int k = 1; k < s->n_groups && has_failed(s, group); k++)
+        avoided |= has_failed(s, k) ? 0 : UINT32_C(1) << k;
+    return avoided;
+}
+
 /* Returns whether the device of group a, of whose workers n_a are free, will be free before that of
  * group b, of whose workers n_b are free. Workers that were signalled count as busy. */
 static bool is_sooner(const struct srv_scheduler *s, int a, int n_a, int b, int n_b, int64_t now)
@@ -119,16 +127,13 @@ static struct srv_core_worker free_worker(const struct srv_scheduler *s, int gro
     struct srv_core_worker w = {.group = group,
                                 .n_free = group ? 1 : n,
                                 .is_last = n == 1 && s->group[group].n_workers > 1,
+                                .avoided = srv_scheduler_avoided(s, group),
                                 .sooner = sooner->worker};
-    const bool failed = has_failed(s, group);
-    for (int k = 1; group && k < s->n_groups; k++) {
+    for (int k = 1; group && !w.avoided && k < s->n_groups; k++) {
         const struct srv_worker_group *g = &s->group[k];
         const int n_free = g->n_idle - g->n_woken;
-        if (k == group || has_failed(s, k))
-            continue;
-        if (failed)
-            w.avoided |= UINT32_C(1) << k;
-        else if (n_free > 0 && is_sooner(s, k, n_free, group, n - s->group[group].n_woken, now))
+        if (k != group && n_free > 0 && !has_failed(s, k) &&
+            is_sooner(s, k, n_free, group, n - s->group[group].n_woken, now))
             sooner->worker[w.n_sooner++] = (struct srv_core_worker){
                 .group = k, .n_free = 1, .is_last = g->n_idle == 1 && g->n_workers > 1};
     }

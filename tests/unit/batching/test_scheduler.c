@@ -467,6 +467,39 @@ static void long_runs_on_a_gpu_keep_no_other_version_waiting(void **state)
     sched_end(w);
 }
 
+/* Two runs on a GPU that has failed last so long that spare workers may take batches there. They
+ * take no batch that another GPU may run. */
+static void spare_workers_leave_batches_of_a_failed_gpu_to_others(void **state)
+{
+    (void)state;
+    struct world *w = sched_begin_on_gpus(2, 0);
+    struct srv_version other = w->version;
+    struct request *r[5];
+    struct rt_error err = {0};
+    other.version = 2;
+    sched_model.gpus.device[sched_model.gpus.n++] = &w->gpu[1];
+    assert_ok(srv_model_queue_new(w->server.scheduler, &other, &other.model_queue, &err), &err);
+    atomic_store(&w->gpu[0].has_failed, true);
+    atomic_store(&sched_model.held, true);
+    for (int k = 0; k < 5; k++) {
+        if (k == 2)
+            usleep(600000);
+        w->other = k < 2 ? NULL : &other;
+        r[k] = sched_submit(w, 0, (float)k, RT_NEVER);
+        srv_io_loop_end_turn(&w->io_loop);
+        sched_wait_runs(k < 4 ? k + 1 : 4);
+    }
+    usleep(100000);
+    atomic_store(&sched_model.held, false);
+    sched_wait_done(w, 5);
+    assert_int_equal(atomic_load(&sched_model.on_gpu[0]), 2);
+    assert_int_equal(atomic_load(&sched_model.on_gpu[1]), 3);
+    for (int k = 0; k < 5; k++)
+        sched_drop(r[k]);
+    srv_model_queue_free(other.model_queue);
+    sched_end(w);
+}
+
 static void what_is_queued_at_the_end_is_refused(void **state)
 {
     (void)state;
@@ -503,6 +536,7 @@ int main(void)
         cmocka_unit_test(a_gpu_that_has_failed_gets_no_batch_of_another),
         cmocka_unit_test(a_batch_on_a_gpu_is_not_divided),
         cmocka_unit_test(long_runs_on_a_gpu_keep_no_other_version_waiting),
+        cmocka_unit_test(spare_workers_leave_batches_of_a_failed_gpu_to_others),
         cmocka_unit_test(what_is_queued_at_the_end_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
