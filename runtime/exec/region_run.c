@@ -259,7 +259,9 @@ enum rt_status rt_region_copy_invariants(struct rt_context *c, const struct rt_p
 {
     struct rt_device *d = rt_context_accelerator(c);
     enum rt_status st = RT_OK;
-    for (int k = 0; k < loop->n_in && d && !st; k++) {
+    if (!d || atomic_load_explicit(&d->has_failed, memory_order_relaxed))
+        return RT_OK;
+    for (int k = 0; k < loop->n_in && !st; k++) {
         struct rt_tensor copy;
         if (!rt_dtype_is_plain((enum rt_dtype)in[k].dtype) || in[k].alias_of || !in[k].buf ||
             in[k].buf->device || in[k].buf->size != rt_tensor_bytes(&in[k]) ||

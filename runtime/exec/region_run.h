@@ -18,7 +18,7 @@ enum rt_status rt_region_run(struct rt_context *c, const struct rt_specialisatio
 
 /* Copies a loop's inputs to the accelerator if no iteration changes them and regions read them.
  * Iterations then need not copy them. `in` has the loop's inputs; the caller owns their references.
- * Does nothing if the session has no accelerator. */
+ * Does nothing if the session has no accelerator, or if the run's accelerator has failed. */
 enum rt_status rt_region_copy_invariants(struct rt_context *c, const struct rt_plan_step *loop,
                                          struct rt_tensor *in, struct rt_error *err);
 

@@ -126,12 +126,10 @@ static void a_device_string_assigns_a_node(void **state)
     assert_int_equal(counts.copies_out, 6);
 }
 
-/* Runs a loop for 10 and for 110 iterations. Its condition and its body, which adds the constant w
- * to the state s, run on the accelerator. Each iteration may copy only the condition's result to
- * the host. */
-static void a_loop_copies_only_its_condition(void **state)
+/* Makes a graph whose output y is a loop that adds the constant w to the state s until i is `most`.
+ */
+static void loop_graph(struct fixture *x)
 {
-    struct fixture *x = *state;
     struct rt_bytes b;
     rt_bytes_init(&b, 1 << 16);
     gd_node(&b, "less", "Less", "i most", "T=float");
@@ -151,6 +149,15 @@ static void a_loop_copies_only_its_condition(void **state)
     node(x, "loop", "StatelessWhile", "zero most start",
          "T=[float,float,float] cond=@cond body=@body output_shapes=[] parallel_iterations=10");
     node(x, "y", "Identity", "loop:2", "T=float");
+}
+
+/* Runs a loop for 10 and for 110 iterations. Its condition and its body, which adds the constant w
+ * to the state s, run on the accelerator. Each iteration may copy only the condition's result to
+ * the host. */
+static void a_loop_copies_only_its_condition(void **state)
+{
+    struct fixture *x = *state;
+    loop_graph(x);
     open_session(x);
     struct rt_callable *c = gs_call(x->s, "most:0", "y:0");
     struct rt_tensor most;
@@ -168,6 +175,32 @@ static void a_loop_copies_only_its_condition(void **state)
     assert_int_equal(counts[1].copies_in, counts[0].copies_in);
     assert_int_equal(counts[1].copies_out - counts[0].copies_out, 100);
     assert_int_equal(counts[1].runs - counts[0].runs, 200);
+}
+
+static enum rt_status failed_copy(struct rt_device *d, enum rt_copy_kind kind, void *to,
+                                  const void *from, size_t bytes, struct rt_error *err)
+{
+    (void)d, (void)kind, (void)to, (void)from, (void)bytes;
+    return rt_fail(err, RT_UNAVAILABLE, "the accelerator has failed");
+}
+
+/* After a failure of the accelerator, a loop runs on the CPU, and nothing is copied. */
+static void a_loop_runs_without_its_accelerator(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_tensor most;
+    loop_graph(x);
+    open_session(x);
+    struct rt_callable *c = gs_call(x->s, "most:0", "y:0");
+    assert_ok(rt_tensor_new(&most, NULL, RT_F32, 0, NULL, &x->err), &x->err);
+    *(float *)most.data = 10;
+    assert_true(first_of(x, c, &most) == 15);
+    x->device->copy = failed_copy;
+    rt_device_fail(x->device, "a test");
+    const struct test_device_counts before = test_device_counts(x->device);
+    assert_true(first_of(x, c, &most) == 15);
+    assert_int_equal(since(x, before).runs, 0);
+    rt_tensor_clear(&most);
 }
 
 /* A constant that two signatures read, each at two shapes, is uploaded once. */
@@ -393,15 +426,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        T(a_device_string_assigns_a_node),
-        T(a_loop_copies_only_its_condition),
-        T(a_constant_is_uploaded_once),
-        T(views_of_a_regions_value_are_right),
-        T(an_error_in_a_region_names_the_node),
-        T(a_run_without_memory_is_refused),
-        T(many_runs_share_the_streams),
-        T(a_run_that_waits_for_a_stream_ends),
-        T(a_session_may_have_several_accelerators),
+        T(a_device_string_assigns_a_node),      T(a_loop_copies_only_its_condition),
+        T(a_loop_runs_without_its_accelerator), T(a_constant_is_uploaded_once),
+        T(views_of_a_regions_value_are_right),  T(an_error_in_a_region_names_the_node),
+        T(a_run_without_memory_is_refused),     T(many_runs_share_the_streams),
+        T(a_run_that_waits_for_a_stream_ends),  T(a_session_may_have_several_accelerators),
         T(a_session_keeps_to_its_bytes),
 #undef T
     };
