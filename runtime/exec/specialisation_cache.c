@@ -460,6 +460,15 @@ void rt_specialisation_publish(struct rt_session *s, struct rt_specialisation *l
         segment_at(p, end);
 }
 
+bool rt_pending_compilation_is_made(struct rt_session *s, const struct rt_pending_compilation *w)
+{
+    const struct rt_segment *g = segment_at(w->plan, w->begin);
+    rt_mutex_lock(&s->spec_mu);
+    const bool made = g && is_made(g, w->live, w->accelerator);
+    rt_mutex_unlock(&s->spec_mu);
+    return made;
+}
+
 void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w)
 {
     struct rt_segment *g = segment_at(w->plan, w->begin);

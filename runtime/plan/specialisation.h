@@ -187,6 +187,9 @@ struct rt_pending_compilation *
 rt_pending_compilation_take(struct rt_session *s); /* returns NULL if the queue is empty */
 void rt_pending_compilation_free(struct rt_pending_compilation *w);
 void rt_pending_compilations_free(struct rt_session *s); /* empties the queue */
+/* Returns whether a published specialisation already serves the runs for which `w` was requested.
+ * One without regions serves the runs on all accelerators. */
+bool rt_pending_compilation_is_made(struct rt_session *s, const struct rt_pending_compilation *w);
 /* Later requests for a compilation with the shapes of `w` will be ignored. */
 void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
 /* Makes the specialisation available to runs, unless an equal one is published already or the cache

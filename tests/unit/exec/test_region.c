@@ -395,6 +395,32 @@ static void a_session_may_have_several_accelerators(void **state)
     rt_tensor_clear(&in);
 }
 
+/* A specialisation that has no regions is compiled once for all accelerators. */
+static void what_runs_on_the_cpu_is_compiled_once(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_device *other = test_device_new(2);
+    struct rt_tensor in = vector(3, 1);
+    assert_non_null(other);
+    const struct rt_session_options options = {
+        .registry = x->ops, .accelerators = {.n = 2, .device = {x->device, other}}};
+    const struct rt_shape shape = {.rank = 1, .dim = {3}};
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "y", "Neg", "p", "T=float");
+    node(x, "z", "Neg@/device:TEST:0", "p", "T=float");
+    x->s = gs_open(gd_span(&x->g), &options);
+    struct rt_callable *host = gs_call(x->s, "p:0", "y:0"), *both = gs_call(x->s, "p:0", "z:0");
+    rt_callable_request_compilation(host, &shape);
+    assert_int_equal(rt_session_compile(x->s), 1);
+    rt_callable_request_compilation(both, &shape);
+    assert_int_equal(rt_session_compile(x->s), 2);
+    assert_true(first_of(x, host, &in) == -1);
+    rt_session_free(x->s);
+    x->s = NULL;
+    assert_true(test_device_free(other));
+    rt_tensor_clear(&in);
+}
+
 /* A session keeps to its limit, and runs on the CPU what would exceed it. */
 static void a_session_keeps_to_its_bytes(void **state)
 {
@@ -426,12 +452,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        T(a_device_string_assigns_a_node),      T(a_loop_copies_only_its_condition),
-        T(a_loop_runs_without_its_accelerator), T(a_constant_is_uploaded_once),
-        T(views_of_a_regions_value_are_right),  T(an_error_in_a_region_names_the_node),
-        T(a_run_without_memory_is_refused),     T(many_runs_share_the_streams),
-        T(a_run_that_waits_for_a_stream_ends),  T(a_session_may_have_several_accelerators),
-        T(a_session_keeps_to_its_bytes),
+        T(a_device_string_assigns_a_node),        T(a_loop_copies_only_its_condition),
+        T(a_loop_runs_without_its_accelerator),   T(a_constant_is_uploaded_once),
+        T(views_of_a_regions_value_are_right),    T(an_error_in_a_region_names_the_node),
+        T(a_run_without_memory_is_refused),       T(many_runs_share_the_streams),
+        T(a_run_that_waits_for_a_stream_ends),    T(a_session_may_have_several_accelerators),
+        T(what_runs_on_the_cpu_is_compiled_once), T(a_session_keeps_to_its_bytes),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
