@@ -99,7 +99,9 @@ struct wanted {
     const struct rt_checkpoint_run *run;
     struct rt_tensor *out;
     int64_t found; /* number of elements of `part` that have been copied to `out` */
-    size_t *ends;  /* for each file, the number of slices in it and in the files before it */
+    /* for each file, the number of slices in it and in the files before it; NULL if the tensor is
+     * not read */
+    size_t *ends;
     size_t n_read; /* number of slices that have been read */
 };
 
@@ -112,14 +114,12 @@ static enum rt_status describe(const struct rt_checkpoint_v1 *c, const struct pl
     struct rt_check check;
     enum rt_status st = RT_OK;
 
-    w->ends = calloc((size_t)c->n_files, sizeof *w->ends);
-    if (!w->ends)
-        return rt_fail_memory(err, "slices", (size_t)c->n_files * sizeof *w->ends);
     for (const struct place *p = first; p && !st; p = p->next) {
         st = rt_checkpoint_run_check(w->run, err);
         if (!st)
             st = rt_checkpoint_v1_describe(&w->d, p->meta, w->run, err);
-        w->ends[p->file] = w->d.n_slices;
+        if (w->ends)
+            w->ends[p->file] = w->d.n_slices;
     }
     if (!st) {
         st = rt_slice_set_check(w->d.slices, w->d.n_slices, w->d.rank, w->d.dim,
@@ -707,6 +707,9 @@ static enum rt_status read_tensor(const struct rt_checkpoint_v1 *c, struct wante
     if (!first)
         return rt_fail(err, RT_NOT_FOUND, "Tensor name \"%s\" not found in checkpoint files %s",
                        w->name, c->pattern);
+    w->ends = calloc((size_t)c->n_files, sizeof *w->ends);
+    if (!w->ends)
+        return rt_fail_memory(err, "slices", (size_t)c->n_files * sizeof *w->ends);
     enum rt_status st = describe(c, first, w, err);
     if (st)
         return st;
