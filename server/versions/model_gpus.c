@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "runtime/base/log.h"
+#include "runtime/base/thread.h"
 #include "runtime/core/device/device_memory.h"
 
 enum { MAX_DIGITS = 6 }; /* a GPU's number has fewer digits */
@@ -132,9 +133,20 @@ static int64_t used(struct rt_device *d)
     return bytes;
 }
 
+static struct rt_mutex reservations_mu = RT_MUTEX_INIT; /* guards srv_server.gpu_reservation */
+
+/* Returns how many of the reserved bytes the loads have not uploaded yet. Those that they have
+ * uploaded are among the GPU's weights. */
+static int64_t pending_bytes(const struct srv_gpu_reservation *r, int64_t weights)
+{
+    const int64_t uploaded = weights > r->weights_before ? weights - r->weights_before : 0;
+    return uploaded < r->bytes ? r->bytes - uploaded : 0;
+}
+
 /* Reserves `bytes` of the GPU's memory for a load. Fails if so much is not left. */
 static enum rt_status reserve(struct srv_server *s, int k, int64_t bytes, struct rt_error *err)
 {
+    struct srv_gpu_reservation *r = &s->gpu_reservation[k];
     struct rt_device *d = s->gpus.device[k];
     struct rt_device_sensors sensors = {-1, -1, -1, -1};
     const struct rt_device_counts counts = rt_device_counts(d);
@@ -143,14 +155,19 @@ static enum rt_status reserve(struct srv_server *s, int k, int64_t bytes, struct
     int64_t left = counts.limit - used(d);
     if (sensors.free_bytes >= 0 && sensors.free_bytes + counts.cached < left)
         left = sensors.free_bytes + counts.cached;
-    const int64_t reserved = atomic_fetch_add(&s->gpu_reserved[k], bytes);
-    if (bytes <= left - reserved)
+    rt_mutex_lock(&reservations_mu);
+    if (!r->bytes)
+        r->weights_before = counts.used[RT_DEVICE_WEIGHTS];
+    const int64_t pending = pending_bytes(r, counts.used[RT_DEVICE_WEIGHTS]);
+    const bool fits = bytes <= left - pending;
+    r->bytes += fits ? bytes : 0;
+    rt_mutex_unlock(&reservations_mu);
+    if (fits)
         return RT_OK;
-    atomic_fetch_sub(&s->gpu_reserved[k], bytes);
     return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                    "GPU:%d has no memory for %lld bytes of weights; %lld are left, of which loads "
                    "have reserved %lld",
-                   k, (long long)bytes, (long long)left, (long long)reserved);
+                   k, (long long)bytes, (long long)left, (long long)pending);
 }
 
 void srv_model_gpus_choose(struct srv_server *s, const char *model, const struct srv_gpu_use *use,
@@ -178,6 +195,11 @@ void srv_model_gpus_choose(struct srv_server *s, const char *model, const struct
 void srv_model_gpus_end_load(struct srv_server *s, const struct rt_session_accelerators *chosen,
                              int64_t bytes)
 {
-    for (int i = 0; i < chosen->n; i++)
-        atomic_fetch_sub(&s->gpu_reserved[chosen->device[i]->index], bytes);
+    rt_mutex_lock(&reservations_mu);
+    for (int i = 0; i < chosen->n; i++) {
+        struct srv_gpu_reservation *r = &s->gpu_reservation[chosen->device[i]->index];
+        r->bytes -= bytes;
+        r->weights_before += bytes;
+    }
+    rt_mutex_unlock(&reservations_mu);
 }

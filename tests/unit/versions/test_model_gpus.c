@@ -1,0 +1,62 @@
+/* Tests the choice of GPUs for loads (server/versions/model_gpus.h). */
+#include "tests/support/test.h"
+
+#include "runtime/core/device/device_memory.h"
+#include "server/versions/model_gpus.h"
+
+static void *device_alloc(struct rt_device *d, size_t bytes)
+{
+    (void)d;
+    return malloc(bytes);
+}
+
+static void device_free(struct rt_device *d, void *p)
+{
+    (void)d;
+    free(p);
+}
+
+/* Chooses GPUs for weights of `bytes` bytes, and returns whether the only GPU was chosen. */
+static bool is_chosen(struct srv_server *s, int64_t bytes, struct rt_session_accelerators *out)
+{
+    const struct srv_gpu_use use = {.allowed = 1};
+    srv_model_gpus_choose(s, "m", &use, bytes, out);
+    return out->n == 1;
+}
+
+/* Weights that a load has uploaded count once, not as used and as reserved. */
+static void a_load_reserves_what_it_has_not_uploaded(void **state)
+{
+    (void)state;
+    struct rt_session_accelerators first, second, other;
+    struct rt_device d = {
+        .type = "GPU", .n_streams = 1, .alloc = device_alloc, .free = device_free};
+    struct srv_server *s = calloc(1, sizeof *s);
+    struct rt_device_memory weights;
+    struct rt_error err = {0};
+    assert_non_null(s);
+    assert_true(rt_device_begin(&d, 100));
+    s->gpus.device[0] = &d;
+    s->gpus.n = 1;
+    assert_true(is_chosen(s, 40, &first));
+    assert_false(is_chosen(s, 61, &other));
+    assert_ok(rt_device_alloc(&d, RT_DEVICE_WEIGHTS, 30, "weights", &weights, &err), &err);
+    assert_false(is_chosen(s, 61, &other));
+    assert_true(is_chosen(s, 50, &second));
+    srv_model_gpus_end_load(s, &first, 40);
+    assert_false(is_chosen(s, 21, &other));
+    assert_true(is_chosen(s, 20, &other));
+    srv_model_gpus_end_load(s, &other, 20);
+    srv_model_gpus_end_load(s, &second, 50);
+    assert_true(is_chosen(s, 70, &other));
+    srv_model_gpus_end_load(s, &other, 70);
+    rt_device_free(&d, RT_DEVICE_WEIGHTS, &weights);
+    rt_device_end(&d);
+    free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_load_reserves_what_it_has_not_uploaded)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
