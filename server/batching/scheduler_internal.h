@@ -38,6 +38,8 @@ enum {
      * reserved for idle model queues. */
     SRV_MAX_SPARES = 64,
 };
+_Static_assert((int)SRV_MAX_GROUPS <= (int)SRV_CORE_GROUPS,
+               "each group needs a bit and an element");
 
 struct srv_worker_group {
     struct srv_core *core; /* scheduler core of the group's model queues */
