@@ -232,7 +232,7 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
         }
     }
     const uint32_t wake = srv_scheduler_groups_to_wake(s, now);
-    wake_timer = srv_scheduler_timer_at(s) < s->timer_ns;
+    wake_timer = srv_scheduler_timer_at(s, now) < s->timer_ns;
     wake_spare = srv_scheduler_spare_at(s) < s->spare_ns;
     rt_mutex_unlock(&s->mu);
     if (wake_spare)

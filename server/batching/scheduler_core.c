@@ -548,12 +548,15 @@ bool srv_core_is_ready(const struct srv_core *c, int64_t now, const struct srv_c
     return false;
 }
 
-int64_t srv_core_long_at(const struct srv_core *c)
+int64_t srv_core_long_at(const struct srv_core *c, int64_t now)
 {
     int64_t at = RT_NEVER;
-    for (int k = 0; k < SRV_CORE_GROUPS && c->settings.long_ns && c->active; k++)
-        if (c->recent[k][0].model_queue)
-            at = min64(at, later(c->recent[k][0].ns, RECENT_NS));
+    for (int k = 0; k < 2 * SRV_CORE_GROUPS && c->settings.long_ns && c->active; k++) {
+        const struct srv_core_recent *recent = &c->recent[k / 2][k % 2];
+        const int64_t end = later(recent->ns, RECENT_NS);
+        if (recent->model_queue && end > now)
+            at = min64(at, end);
+    }
     return at;
 }
 

@@ -235,9 +235,9 @@ bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct
 
 /* Returns whether the worker can start a batch now. */
 bool srv_core_is_ready(const struct srv_core *c, int64_t now, const struct srv_core_worker *worker);
-/* Returns the next time at which settings.long_ns lets a long batch start on the last free worker.
- * Returns RT_NEVER if no jobs are queued or settings.long_ns forbids no batch. */
-int64_t srv_core_long_at(const struct srv_core *c);
+/* Returns the next time after `now` at which settings.long_ns may let a long batch start on the
+ * last free worker. Returns RT_NEVER if no jobs are queued or settings.long_ns forbids no batch. */
+int64_t srv_core_long_at(const struct srv_core *c, int64_t now);
 /* Unlinks all queued jobs whose deadlines have passed, and returns them linked by `next`. */
 struct srv_core_job *srv_core_expired(struct srv_core *c, int64_t now);
 /* Returns the next time at which the timer must check the queues, because a deadline passes or a

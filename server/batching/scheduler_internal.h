@@ -157,8 +157,9 @@ uint32_t srv_scheduler_avoided(const struct srv_scheduler *s, int group);
 /* Returns the time from which a spare worker may take a batch. Returns RT_NEVER if no jobs are
  * queued or if a regular worker may take them. */
 int64_t srv_scheduler_spare_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
-/* Returns the next time at which the timer must check the queues, or RT_NEVER. */
-int64_t srv_scheduler_timer_at(const struct srv_scheduler *s) RT_REQUIRES(s->mu);
+/* Returns the next time at which the timer must check the queues, or RT_NEVER. `now` is the current
+ * time. */
+int64_t srv_scheduler_timer_at(const struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu);
 
 /* Starts a spare worker. The caller must have normal priority, because the new thread inherits
  * it. */

@@ -305,10 +305,10 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
     return SRV_RUN_COMPLETE;
 }
 
-int64_t srv_scheduler_timer_at(const struct srv_scheduler *s)
+int64_t srv_scheduler_timer_at(const struct srv_scheduler *s, int64_t now)
 {
     const int64_t cpu = srv_core_next_timer(&s->cpu);
-    int64_t gpus = srv_core_next_timer(&s->gpus), at = srv_core_long_at(&s->gpus);
+    int64_t gpus = srv_core_next_timer(&s->gpus), at = srv_core_long_at(&s->gpus, now);
     bool is_idle = false;
     for (int k = 1; k < s->n_groups; k++)
         is_idle |= s->group[k].n_idle > s->group[k].n_woken;
@@ -403,7 +403,7 @@ void *srv_timer_main(void *arg)
             rt_mutex_lock(&s->mu);
             continue;
         }
-        s->timer_ns = srv_scheduler_timer_at(s);
+        s->timer_ns = srv_scheduler_timer_at(s, now);
         if (s->timer_ns <= now) /* a batch is due, but no worker is free */
             s->timer_ns = now + 1000000;
         if (srv_scheduler_lacks_spare(s) && s->timer_ns > start_ns)

@@ -51,7 +51,9 @@ static void a_long_batch_leaves_the_last_worker_to_others(void **state)
     put(&w, LONG, 1, RT_NEVER, 2);
     assert_false(srv_core_is_ready(&w.core, 2, &last));
     assert_false(srv_core_next(&w.core, 2, &last, &b, &expired));
-    assert_int_equal(srv_core_long_at(&w.core), 1 + SECOND);
+    assert_int_equal(srv_core_long_at(&w.core, 2), SECOND);
+    assert_int_equal(srv_core_long_at(&w.core, SECOND), 1 + SECOND);
+    assert_int_equal(srv_core_long_at(&w.core, 1 + SECOND), RT_NEVER);
     put(&w, SHORT, 1, RT_NEVER, 3);
     assert_true(srv_core_next(&w.core, 3, &last, &b, &expired));
     assert_int_equal(b.bucket - w.bucket, SHORT);
@@ -61,7 +63,7 @@ static void a_long_batch_leaves_the_last_worker_to_others(void **state)
     assert_false(srv_core_next(&w.core, 2 + SECOND, &last, &b, &expired));
     assert_true(srv_core_next(&w.core, 3 + SECOND, &last, &b, &expired));
     assert_int_equal(b.bucket - w.bucket, LONG);
-    assert_int_equal(srv_core_long_at(&w.core), RT_NEVER);
+    assert_int_equal(srv_core_long_at(&w.core, 3 + SECOND), RT_NEVER);
 }
 
 /* With max_group_running, each group runs so many batches of a model queue. */
