@@ -370,3 +370,9 @@ case("GetSessionHandle", KEPT, steps=[["kept:0"], ["kept:0"]])
 case("GetSessionHandleV2", ("kept", "GetSessionHandleV2", [f32([2], [1, 2])], {"T": "float32"}), steps=[["kept"], ["kept"]])
 case("GetSessionTensor", KEPT, READ, steps=[["read:0"], ["read:0"]])
 case("DeleteSessionTensor", KEPT, ("drop", "DeleteSessionTensor", ["kept"], {}), steps=[["drop"], ["drop"]])
+for kind in ("Max", "Avg"):
+    CASES += one_node(f"Fractional{kind}Pool", f32([1, 3, 5, 1], list(range(15))), pooling_ratio=[1.0, 1.5, 1.5, 1.0],
+                      pseudo_random=kind == "Max", overlapping=kind == "Avg", deterministic=True, seed=1, seed2=2)
+CASES += one_node("FractionalMaxPoolGrad", f32([1, 2, 3, 1], [1, 2, 3, 4, 5, 6]), f32([1, 1, 2, 1], [5, 6]), f32([1, 1, 2, 1], [7, 8]),
+                  i64(0, 2), i64(0, 2, 3), overlapping=False)
+CASES += one_node("FractionalAvgPoolGrad", i64(1, 2, 3, 1), f32([1, 1, 2, 1], [7, 8]), i64(0, 2), i64(0, 2, 3), overlapping=True)

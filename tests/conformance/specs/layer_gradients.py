@@ -396,3 +396,93 @@ def dilation_grad(g, op):
                     (x, (2, 2, 3), y), (x, (0, 2, 2), (2, 5, 3, 2)), (x, (5, 2, 2), (2, 0, 3, 2)), (x, (6, 2, 2), (2, 0, 3, 2)), ((), f, y),
                     ((2, 4, 4, 0), (2, 2, 0), (2, 3, 3, 0))]:
         yield Case(num(g, "float32", *a), num(g, "float32", *b), num(g, "float32", *c), texts=True, **how)
+
+
+# ---- fractional poolings ----
+
+FRACTIONS = [  # each entry is (input shape, ratio of rows, ratio of columns)
+    ((2, 7, 9, 3), 1.44, 1.73),
+    ((1, 23, 20, 2), 2.29, 2.85),
+    ((1, 13, 50, 1), 1.05, 16.0),
+    ((2, 6, 8, 2), 2.0, 4.0),
+    ((1, 5, 5, 5), 1.0, 5.0),
+    ((1, 40, 3, 1), 3.99, 1.5),
+]
+
+
+@spec("FractionalMaxPool", "FractionalAvgPool")
+def fractional_pool(g, op):
+    def case(x, rows, columns, batch=1.0, depth=1.0, **how):
+        return Case(x, pooling_ratio=[batch, rows, columns, depth], **how)
+
+    for dtype in ("float32", "float64", "int32", "int64"):
+        for shape, rows, columns in FRACTIONS:
+            for flags in range(8):
+                x = num(g, dtype, *shape)
+                seeds = dict(zip(("seed", "seed2"), map(int, g.rng.integers(0, 2**40, 2)), strict=True))
+                yield case(x, rows, columns, deterministic=True, pseudo_random=bool(flags & 1), overlapping=bool(flags & 2), **seeds)
+        for overlapping in (False, True):
+            yield case(g.values(dtype, (2, 6, 8, 3)), 2.0, 4.0, overlapping=overlapping)  # no random numbers
+            yield case(g.values(dtype, (1, 9, 9, 5)), 1.5, 2.5, overlapping=overlapping, deterministic=True, seed=1)
+    x = num(g, "float32", 1, 7, 9, 2)
+    for bad in (dict(seed=1), dict(seed2=2), dict(batch=2.0), dict(depth=1.5), dict(columns=float("nan")), dict(columns=float("inf")), dict(rows=8.0)):
+        yield case(x, **{"rows": 1.5, "columns": 1.5, **bad}, texts=True)
+    for shape in ((0, 7, 9, 2), (1, 0, 9, 2), (1, 7, 9, 0), (7, 9, 2), (1, 1, 7, 9, 2)):
+        yield case(num(g, "float32", *shape), 1.5, 1.5, texts=True)
+
+
+def fractional_windows(g, n, n_windows, overlapping):
+    """Returns a sequence of a fractional pooling, and the range of each window."""
+    sequence = np.sort(np.append(g.rng.choice(np.arange(1, n), n_windows - 1, replace=False), [0, n]))
+    return sequence, [slice(sequence[i], sequence[i + 1] + overlapping) for i in range(n_windows)]
+
+
+BAD_SEQUENCES = [[0, 2], [0], [], [0, 3, 2], [0, 2, 9], [0, 1, 2], [[0, 2, 4]], [0, 0, 4], [1, 2, 4], [0, 2, 1 << 40], [0, 4, 4]]
+
+
+@spec("FractionalMaxPoolGrad")
+def fractional_max_pool_grad(g, op):
+    for dtype in ("float32", "float64", "int32", "int64"):
+        for shape, rows, columns in FRACTIONS:
+            for overlapping in (False, True):
+                for ties in (False, True, True):
+                    x = g.values(dtype, shape, special=False)
+                    if ties:
+                        x = np.where(g.rng.random(shape) < 0.3, x.max(), x)
+                    row, row_at = fractional_windows(g, shape[1], int(shape[1] / rows), overlapping)
+                    column, column_at = fractional_windows(g, shape[2], int(shape[2] / columns), overlapping)
+                    y = np.stack([np.stack([x[:, i, j].max((1, 2)) for j in column_at], 1) for i in row_at], 1)
+                    yield Case(x, y, num(g, dtype, *y.shape), row, column, overlapping=overlapping)
+    x = np.arange(16, dtype=np.float32).reshape(1, 4, 4, 1)
+    at = np.int64([0, 2, 4])
+    for overlapping, i in ((False, [1, 3]), (True, [2, 3])):
+        y, grad = x[:, i][:, :, i], np.float32([[1, 2], [3, 4]]).reshape(1, 2, 2, 1)
+        for bad in BAD_SEQUENCES:
+            yield Case(x, y, grad, np.int64(bad), at, overlapping=overlapping, texts=True)
+            yield Case(x, y, grad, at, np.int64(bad), overlapping=overlapping, texts=True)
+        for a, b, c in ((x, y + 1, grad), (x, y, grad[0]), (x, y, grad[:, :1]), (x, y, grad[:0]), (x, np.ones((1, 3, 3, 1), np.float32), grad), (x * 0, y * 0, grad),
+                        (x - np.inf, y - np.inf, grad), (x[:0], y[:0], grad[:0]), (x[..., :0], y[..., :0], grad), (x, y[:0], grad)):
+            yield Case(a, b, c, at, at, overlapping=overlapping, texts=True)
+    for a, b in ((x[0], y), (x, y[0])):
+        yield Case(a, b, grad, at, at)
+
+
+@spec("FractionalAvgPoolGrad", rtol=1e-15)
+def fractional_avg_pool_grad(g, op):
+    for dtype in ("float32", "float64", "int32", "int64"):
+        for shape, rows, columns in FRACTIONS:
+            for overlapping in (False, True):
+                row, _ = fractional_windows(g, shape[1], int(shape[1] / rows), overlapping)
+                column, _ = fractional_windows(g, shape[2], int(shape[2] / columns), overlapping)
+                for special in (False, False, True):
+                    grad = g.values(dtype, (shape[0], len(row) - 1, len(column) - 1, shape[3]), special=special, **({} if dtype in FLOATS else dict(lo=-90, hi=90)))
+                    yield Case(np.int64(shape), grad, row, column, overlapping=overlapping)
+    grad, at = np.float32([[1, 2], [3, 4]]).reshape(1, 2, 2, 1), np.int64([0, 2, 4])
+    for overlapping in (False, True):
+        for bad in BAD_SEQUENCES + [[-1, 2, 4], [0, 2, -4], [0, -20, 100], [0, 1, 2, 4]]:
+            yield Case(np.int64([1, 4, 4, 1]), grad, np.int64(bad), at, overlapping=overlapping, texts=True)
+            yield Case(np.int64([1, 4, 4, 1]), grad, at, np.int64(bad), overlapping=overlapping, texts=True)
+    for shape in ([4, 4, 1], [], [[1, 4, 4, 1]], [1, -4, 4, 1], [1, 0, 4, 1], [1, 4, 0, 1], [1, 4, 4, -1], [-1, 4, 4, 1], [2, 4, 4, 1], [1, 4, 4, 1, 1], [1, 2, 4, 3]):
+        yield Case(np.int64(shape), grad, at, at, texts=True)
+    for other in (grad[0], np.ones((1, 3, 3, 1), np.float32), grad[:0], grad[:, :1], grad[..., :0]):
+        yield Case(np.int64([1, 4, 4, 1]), other, at, at, texts=True)
