@@ -376,3 +376,7 @@ for kind in ("Max", "Avg"):
 CASES += one_node("FractionalMaxPoolGrad", f32([1, 2, 3, 1], [1, 2, 3, 4, 5, 6]), f32([1, 1, 2, 1], [5, 6]), f32([1, 1, 2, 1], [7, 8]),
                   i64(0, 2), i64(0, 2, 3), overlapping=False)
 CASES += one_node("FractionalAvgPoolGrad", i64(1, 2, 3, 1), f32([1, 1, 2, 1], [7, 8]), i64(0, 2), i64(0, 2, 3), overlapping=True)
+CASES += one_node("ParameterizedTruncatedNormal", i32(2, 3), f32([2], [0, 5]), scalar("float32", 1), scalar("float32", -1),
+                  f32([2], [9, 9]), seed=1, seed2=2)
+CASES += one_node("StatelessParameterizedTruncatedNormal", i32(3, 2), i64(1, 2), f32([2], [0, 5]), scalar("float32", 1),
+                  scalar("float32", -1), f32([2], [9, 9]))

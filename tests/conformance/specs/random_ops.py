@@ -356,3 +356,69 @@ def stateful_binomial(g, op):
         yield case((5,), np.float64(20), np.float64(0.3), "float32", state, dtype)
     for alg in (0, 2, 3, 4, -1, [1]):
         yield case((5,), np.float64(20), np.float64(0.3), "float32", alg=alg)
+
+
+# ---- truncated normal distributions ----
+
+TRUNCATED = [  # each entry is (mean, standard deviation, lower bound, upper bound)
+    (0, 1, -2, 2), (0, 1, -20, 20), (0, 1, -0.5, 0.5), (0, 1, 3, 4), (0, 1, 3, np.inf), (0, 1, -4, -3), (0, 1, -np.inf, -3), (1, 2, -np.inf, 4),
+    (0, 1, 0, np.inf), (0, 1, 20, 21), (0, 1, 20, np.inf), (0, 1, 2, 2.01), (0, 1, -2.01, -2), (5, 2, 4, 20), (5, 2, -4, 6), (0, 1, 0.7, 5),
+    (0, 1, 0.7, 0.9), (0, 1, -1.3, 0), (0, 1, -1.31, 0), (3, 0.5, 3.6, 3.9), (-7, 3, -30, -9), (100, 25, 120, 130),
+]
+NOT_TRUNCATED = [(0, 1, 2, -2), (0, 1, 2, 2), (0, 0, -1, 2), (0, -1, -1, 2), (0, np.nan, -1, 2), (np.nan, 1, -1, 2), (np.inf, 1, -1, 2), (0, 1, np.nan, 2),
+                 (0, 1, -1, np.nan), (0, 1, np.inf, np.inf), (0, 1, -np.inf, -np.inf), (0, 1, -np.inf, np.inf), (0, np.inf, -1, 1), (0, 1, 1e30, 2e30),
+                 (0, 1, 1e10, np.inf)]
+
+
+@spec("ParameterizedTruncatedNormal", "StatelessParameterizedTruncatedNormal", ulps=8)
+def truncated(g, op):
+    stateless = op.startswith("Stateless")
+
+    def case(shape, parameters, dtype="float32", seed=None, **how):
+        seed = [int(v) for v in g.rng.integers(0, 2**31, 2)] if seed is None else seed
+        values = [np.array(p, dtype) for p in parameters]
+        shape = np.asarray(shape, how.pop("shape_type", "int32"))
+        if stateless:
+            return Case(shape, np.array(seed, how.pop("seed_type", "int64")), *values, **how)
+        return Case(shape, *values, seed=seed[0], seed2=seed[1], **how)
+
+    for dtype in ("float32", "float64", "float16"):
+        for parameters in TRUNCATED:
+            for shape in ((12,), (2, 3, 20)):
+                yield case(shape, parameters, dtype)
+        for parameters in NOT_TRUNCATED:
+            if dtype != "float16" or max(np.nan_to_num(parameters, posinf=0)) < 65504:
+                yield case((6,), parameters, dtype, texts=True)
+        means, deviations, least, most = ([t[k] for t in TRUNCATED] for k in range(4))
+        yield case((22, 7), (means, deviations, least, most), dtype)
+        yield case((7, 22), (means, deviations, least, most), dtype)
+        yield case((1, 22), (means, deviations, least, most), dtype)
+        yield case((2, 2, 3), (np.arange(6).reshape(2, 3), [[[1]], [[3]]], -5, 9), dtype)
+        yield case((3, 2, 3), ([[1], [7]], [1, 2, 3], -5, [19]), dtype)
+        yield case((4, 1, 2, 3), ([[[1]], [[7]]], [[1, 2, 3]], -5, 19), dtype)
+    for shape in ((), (0, 5), (2, 0), (0,), (300,), (150, 2), (1,) * 8):
+        yield case(shape, (0, 1, -1, 1), texts=True)
+        yield case(shape, (0, -1, -1, 1), texts=True)
+        yield case(shape, ([0], [1], [-1], [1]), texts=True)
+        yield case(shape, ([0, 0], 1, -1, 1), texts=True)
+    for shape in ((-1,), (2, -1), ((2, 5),), 5):
+        yield case(shape, (0, 1, -1, 1), texts=True)
+        yield case(shape, ([[0]], -1, 1, -1), texts=True)
+    for parameters in (([0, 0], [1, 1, 1], -5, 9), ([], 1, -5, 9), (0, [[1]], -5, 9), (0, 1, [-5] * 3, 9), (0, 1, -5, [9] * 3), (0, [1, 1], [-5, 6], 5)):
+        for shape in ((2,), (3,), (2, 2), (3, 4)):
+            yield case(shape, parameters, texts=True)
+    for shape_type in ("int32", "int64"):
+        for seed in ([5, 6], [2**31 - 1, 0]):
+            yield case((9,), (0, 1, -1, 1), seed=seed, shape_type=shape_type, **(dict(seed_type="int32") if stateless else {}))
+    if stateless:
+        for seed in ([1, 2, 3], [1], [[1, 2]]):
+            yield case((3,), (0, 1, -1, 1), seed=seed, texts=True)
+        return
+    for shape, parameters in (((5,), (0, 1, -2, 2)), ((2, 5), ([0, 0], 1, [-2, 3], [2, 9])), ((300,), (0, 1, -2, 2))):
+
+        def build(tf, *holders):
+            names = ("shape", "means", "stdevs", "minvals", "maxvals")
+            x = tf.raw_ops.ParameterizedTruncatedNormal(seed=3, seed2=4, **dict(zip(names, holders, strict=True)))
+            return [[x], [x], [x]]
+
+        yield Graph(build, np.int32(shape), *map(np.float32, parameters), name=f"{op} {shape} thrice")
