@@ -205,6 +205,70 @@ static enum rt_status push_run(struct rt_run *r)
 
 KN_LIST_OP(tensor_list_push_back, "TensorListPushBack", kn_infer_scalars, push_run)
 
+/* Makes object i of output 0 a copy of list i of input 0 with row i of input 1 at its end. As in
+ * TensorFlow, the lists may grow beyond their maximum number of items. */
+static enum rt_status push_row(struct rt_run *r, int64_t i)
+{
+    const struct rt_tensor handle = kn_row(&r->in[0], i), row = kn_row(&r->in[1], i);
+    const struct kn_list *l = kn_list_of(&handle);
+    struct rt_shape s;
+
+    if (!l)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Input handle at index %lld is not a list. Saw: '%s'", (long long)i,
+                       kn_variant_text(&handle));
+    enum rt_status st = kn_list_check_type(r, l, kn_dtype(&row));
+    if (st)
+        return st;
+    kn_shape_get(&row, &s);
+    if (!kn_partial_fits(&l->shape, &s))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Tried to append a tensor with incompatible shape to a list at index %lld. "
+                       "Op element shape: %s list shape: %s",
+                       (long long)i, KN_TEXT(&s), KN_PARTIAL(&l->shape));
+    struct kn_list *copy = kn_list_new(r, l->elem, &l->shape, l->n + 1);
+    if (!copy)
+        return r->err->code;
+    copy->max = l->max;
+    ((struct rt_object **)r->out[0].data)[i] = &copy->o;
+    st = kn_list_copy_items(r, copy, 0, l, l->n);
+    return st ? st : kn_keep(r, &copy->item[l->n], &row);
+}
+
+static enum rt_status push_batch_run(struct rt_run *r)
+{
+    const struct rt_tensor *handles = &r->in[0], *t = &r->in[1];
+    enum rt_status st = RT_OK;
+
+    if (handles->rank != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Shape must be rank 1 but is rank %d",
+                       handles->rank);
+    if (t->rank < 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Expected tensor to be at least a vector, but saw shape: %s", KN_TEXT(t));
+    if (t->dim[0] != handles->dim[0])
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Expected tensor.shape[0] == input_handles.size, but saw %lld vs. %lld",
+                       (long long)t->dim[0], (long long)handles->dim[0]);
+    if (!rt_out(r, 0, 1, handles->dim))
+        return r->err->code;
+    for (int64_t i = 0; i < handles->dim[0] && !st; i++)
+        if (!(st = push_row(r, i)))
+            st = rt_run_tick(r, i);
+    return st;
+}
+
+static enum rt_status push_batch_infer(struct rt_infer *x)
+{
+    const struct rt_shape *s = &x->in[0].shape;
+
+    if (s->rank == 1)
+        x->out[0].shape = *s;
+    return RT_OK;
+}
+
+KN_LIST_OP(tensor_list_push_back_batch, "TensorListPushBackBatch", push_batch_infer, push_batch_run)
+
 static enum rt_status first_scalar(struct rt_infer *x)
 {
     x->out[0].shape.rank = 0;

@@ -380,3 +380,7 @@ CASES += one_node("ParameterizedTruncatedNormal", i32(2, 3), f32([2], [0, 5]), s
                   f32([2], [9, 9]), seed=1, seed2=2)
 CASES += one_node("StatelessParameterizedTruncatedNormal", i32(3, 2), i64(1, 2), f32([2], [0, 5]), scalar("float32", 1),
                   scalar("float32", -1), f32([2], [9, 9]))
+case("TensorListPushBackBatch",
+     ("h", "EmptyTensorList", [i32(-1), scalar("int32", -1)], {"element_dtype": "float32", "shape_type": "int32"}),
+     ("two", "Pack", ["h", "h"], {"N": 2, "T": "variant", "axis": 0}),
+     ("push", "TensorListPushBackBatch", ["two", f32([2, 2], [1, 2, 3, 4])], {"element_dtype": "float32"}), steps=[["push:0"]])

@@ -145,6 +145,41 @@ def push(g, op):
     yield case(-1, -1, 20, 20)
 
 
+@spec("TensorListPushBackBatch")
+def push_batch(g, op):
+    def case(x, shapes, dtype="float32", most=-1, earlier=0, times=1):
+        def build(tf, value, *items):
+            R = tf.raw_ops
+            lists = [R.EmptyTensorList(element_shape=tf.constant(s, tf.int32), max_num_elements=held(tf, most), element_dtype=dtype) for s in shapes]
+            for item in items:
+                lists = [R.TensorListPushBack(input_handle=h, tensor=item) for h in lists]
+            before = after = tf.stack(lists)
+            for _ in range(times):
+                after = R.TensorListPushBackBatch(input_handles=after, tensor=value)
+            again = R.TensorListPushBackBatch(input_handles=before, tensor=value)
+            out = [tf.shape(after)]
+            for k in range(len(shapes)):
+                out.append(R.TensorListStack(input_handle=after[k], element_shape=held(tf, -1), element_dtype=dtype))
+                out += [R.TensorListLength(input_handle=v[k]) for v in (before, again)]
+            return out
+
+        items = [g.values(dtype, np.shape(x)[1:]) for _ in range(earlier)]
+        return Graph(build, x, *items, name=f"{np.shape(x)} {shapes} {dtype} {most} {earlier} {times}")
+
+    for dtype in ("float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool", "complex64", "string"):
+        for n in (2, 3, 5):
+            for shape in ((), (2,), (2, 3), (0,)):
+                for wanted in (-1, list(shape)):
+                    yield case(g.values(dtype, (n, *shape)), [wanted] * n, dtype, earlier=g.rng.integers(0, 3), times=g.rng.integers(1, 3))
+    x = g.values("float32", (2, 3))
+    for shapes in (([3], [-1]), ([3], -1), ([2], [3]), ([3], [2]), ([3], []), ([3], [3, 3])):
+        yield case(x, shapes)
+    for most in (0, 1, 2):
+        yield case(x, [-1, -1], most=most, times=2)
+    for bad in (np.float32(1), x[:1], np.concatenate([x, x])):
+        yield case(bad, [-1, -1])
+
+
 @spec("TensorArrayV3", "TensorArrayWriteV3", "TensorArrayReadV3", "TensorArrayGatherV3", "TensorArrayScatterV3", "TensorArrayConcatV3", "TensorArraySplitV3", "TensorArraySizeV3", "TensorArrayCloseV3")
 def arrays(g, op):
     if op != "TensorArrayWriteV3":
