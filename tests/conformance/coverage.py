@@ -57,6 +57,8 @@ NOT_NEEDED = [
      "(MutableDense|Mutable)?HashTable|MutableHashTableOfTensors|InitializeTable(FromTextFile)?|"
      "LookupTable(Export|Find|Import|Insert|Size)"),
     ("state", "legacy", "VariableV2 replaces it", "Variable"),
+    ("list", "legacy", "takes the handle of a TensorArrayV2, which is refused in graphs of version 26 and later",
+     "TensorArrayConcatV2"),
 ]
 
 # The families of all other ops. The first expression that matches the complete name decides.
