@@ -182,3 +182,26 @@ const struct kn_entry kn_substr = {
     .op = {.name = "Substr", .infer = substr_infer, .rows = rt_rows_each},
     .kernels = KN_CPU("Substr", "substr", 0, NULL, substr_run),
 };
+
+/* ---- Fact ---- */
+
+static enum rt_status fact_infer(struct rt_infer *x)
+{
+    x->out[0].shape.rank = 0;
+    return RT_OK;
+}
+
+/* Writes the text that TensorFlow's op returns on every processor. */
+static enum rt_status fact_run(struct rt_run *r)
+{
+    static const char text[] = "0! == 1";
+    struct rt_str *to = kn_out(r, 0, 0, NULL);
+
+    return to && rt_str_set(to, rt_run_pool(r), text, sizeof text - 1, r->err) ? RT_OK
+                                                                               : r->err->code;
+}
+
+const struct kn_entry kn_fact = {
+    .op = {.name = "Fact", .infer = fact_infer},
+    .kernels = KN_CPU("Fact", "fact", 0, NULL, fact_run),
+};

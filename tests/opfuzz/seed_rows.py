@@ -384,3 +384,4 @@ case("TensorListPushBackBatch",
      ("h", "EmptyTensorList", [i32(-1), scalar("int32", -1)], {"element_dtype": "float32", "shape_type": "int32"}),
      ("two", "Pack", ["h", "h"], {"N": 2, "T": "variant", "axis": 0}),
      ("push", "TensorListPushBackBatch", ["two", f32([2, 2], [1, 2, 3, 4])], {"element_dtype": "float32"}), steps=[["push:0"]])
+CASES += one_node("Fact")

@@ -378,3 +378,9 @@ def tensor_summary_v2(g, op):
             yield Case(np.array(tag, object), np.float32([1, 2]), np.array(m, object))
     for tag, m in ((s(b"t"), np.array(b"", object)), (np.array(b"t", object), s(b"")), (s(b"t"), s(b""))):
         yield Case(tag, np.float32(1), m, texts=True)
+
+
+@spec("Fact")
+def fact(g, op):
+    yield Case()
+    yield Graph(lambda tf: [[tf.raw_ops.Fact(), tf.strings.length(tf.raw_ops.Fact())]] * 2, name="the length of a fact, twice")
