@@ -4,6 +4,7 @@ import gzip
 import http.client
 import json
 import os
+import queue
 import struct
 import tempfile
 import threading
@@ -445,10 +446,15 @@ class SharedMemory(test_oip.Client):
         request = self.grpc_request("uint8", [3 << 20], 3 << 20, out=(3 << 20, 3 << 20))
         self.assertEqual(list(self.stub.ModelInfer(request, timeout=WAIT).raw_output_contents), [b""])
         self.assertEqual(self.read(3 << 20, 3 << 20), raw)
-        # the output's part of the region overlaps the input's part, so each output overwrites a part of the input
-        got = list(self.stub.ModelStreamInfer(iter([self.grpc_request("uint8", [100], 100, out=(100, 50))] * 3),
-                                              timeout=WAIT))
-        self.assertEqual([g.error_message for g in got], [""] * 3)
+        # The output's part of the region overlaps the input's part, so each output overwrites a part of the input. Requests
+        # of a stream may run at the same time, so each is sent after the response to the one before.
+        requests = queue.SimpleQueue()
+        responses = self.stub.ModelStreamInfer(iter(requests.get, None), timeout=WAIT)
+        for _ in range(3):
+            requests.put(self.grpc_request("uint8", [100], 100, out=(100, 50)))
+            self.assertEqual(next(responses).error_message, "")
+        requests.put(None)
+        self.assertEqual(list(responses), [])
         self.assertEqual(self.read(50, 100), raw[:50] * 2)
         # The input is in shared memory, and the output is in the response. An additional raw input must be refused.
         request = self.grpc_request("uint8", [3], 3)
