@@ -13,6 +13,8 @@ from inference import grpc_service_pb2, grpc_service_pb2_grpc
 from support import SLOW, Server, wait_for
 
 WAIT = 120 * SLOW
+# A run that counts up to COUNT takes tens of milliseconds. Sanitizers make each step some 100 times as long.
+COUNT = 150000.0 if SLOW == 1 else 3000.0
 
 
 def request(model, values, i):
@@ -45,7 +47,7 @@ class Streams(unittest.TestCase):
         large = grpc_service_pb2.ModelInferRequest(model_name="count", id="large")
         large.inputs.add(name="x", datatype="FP32", shape=[30 << 20])
         large.raw_input_contents.append(bytes(120 << 20))
-        requests = [request("count", [150000.0], i) for i in range(60)] + [large]
+        requests = [request("count", [COUNT], i) for i in range(60)] + [large]
         with Server(f"--models={self.folder.name}") as server, \
                 grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
                                       options=[("grpc.max_receive_message_length", -1)]) as channel:
@@ -89,7 +91,7 @@ class Streams(unittest.TestCase):
 
             def requests():
                 for i in range(8):
-                    yield request("count", [1.0 if i else 1500000.0], i)
+                    yield request("count", [1.0 if i else 40 * COUNT], i)
                 yield request("no", [1.0], 8)
                 more.wait(WAIT)
             call = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(requests(), timeout=WAIT)
