@@ -30,13 +30,13 @@ enum {
     ENTRY_BYTES = 128, /* bytes that an entry of the map takes, with its key */
 };
 
-/* A tensor that is kept. The state counts ENTRY_BYTES more than the struct, for the map. */
+/* A tensor that is kept. Its handle consists of the node's name, the number and DEVICE, between
+ * semicolons. The state counts ENTRY_BYTES more than the struct, for the map. */
 struct kept {
     struct kn_item *item; /* of one tensor */
     char number[NUMBER_BYTES];
     size_t n;
-    char handle[]; /* n bytes and a NUL: the node's name, the number and DEVICE, between semicolons
-                    */
+    char handle[]; /* n bytes and a NUL */
 };
 
 static void kept_free(struct kept *k)
@@ -174,13 +174,13 @@ static enum rt_status delete_run(struct rt_run *r)
     if (k)
         rt_map_remove(&t->by_number, k->number);
     rt_mutex_unlock(&t->mu);
-    const bool is_found = k != NULL;
-    kept_free(k);
     rt_object_unref(&t->o);
-    return is_found ? RT_OK
-                    : rt_fail(r->err, RT_INVALID_ARGUMENT,
-                              "Failed to delete a tensor with handle '%.*s' in the session store.",
-                              handle->n < 512 ? (int)handle->n : 512, rt_str_data(handle));
+    if (!k)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Failed to delete a tensor with handle '%.*s' in the session store.",
+                       handle->n < 512 ? (int)handle->n : 512, rt_str_data(handle));
+    kept_free(k);
+    return RT_OK;
 }
 
 /* ---- GetSessionHandleV2 ---- */
