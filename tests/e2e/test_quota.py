@@ -18,7 +18,7 @@ import small_models
 import test_oip
 from grpc_support import certificate
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
-from support import MODELS, SLOW, Server, wait_for
+from support import MODELS, SLOW, Server, before_spares, wait_for
 from test_oip import WAIT, tensor
 
 BODY = json.dumps({"inputs": [tensor("x", "FP32", [1, 1], [1])]}).encode()
@@ -224,12 +224,14 @@ class Priority(test_oip.Client):
     def hold_the_worker(self):
         call = self.by_grpc(ENDLESS)
         self.addCleanup(call.cancel)
-        wait_for(lambda: self.jobs() == 1, "the run that holds the worker")
+        wait_for(lambda: self.jobs() == 1 and not self.server.metric("slipway_queue_requests"), "the run that holds the worker")
         return call
 
-    def order_of(self, priorities, transport):
+    def order_of(self, hold, priorities, transport):
         """Queues requests with these priorities behind a run, ends the run, and returns the priorities in the order in
         which the runs began."""
+        wait_for(lambda: self.jobs() == 0, "an idle server")
+        hold.begin()
         first, runs = self.hold_the_worker(), []
         with concurrent.futures.ThreadPoolExecutor(len(priorities)) as pool:
             for n, priority in enumerate(priorities):
@@ -240,16 +242,25 @@ class Priority(test_oip.Client):
                     runs.append(pool.submit(self.by_rest, COUNT, priority))
                 wait_for(lambda n=n: self.jobs() == n + 2, "a request to be queued")
             first.cancel()
+            hold.end()
             return [p for _, _, p in sorted((run.result(), n, p) for n, (run, p) in enumerate(zip(runs, priorities)))]
 
     def test_priorities_order_a_queue(self):
         for transport in ("gRPC", "REST"):
             with self.subTest(transport):
                 # 0 and no priority are the level 2, and requests of one level keep their order of arrival.
-                self.assertEqual(self.order_of([9, 3, None, 2, 0, 1, 2**32 - 1, 2], transport),
-                                 [1, None, 2, 0, 2, 3, 9, 2**32 - 1])
+                priorities = [9, 3, None, 2, 0, 1, 2**32 - 1, 2]
+                began = before_spares(lambda hold, transport=transport: self.order_of(hold, priorities, transport))
+                self.assertEqual(began, [1, None, 2, 0, 2, 3, 9, 2**32 - 1])
 
     def test_an_earlier_deadline_is_no_priority(self):
+        low, high = before_spares(self.beginnings_of_two)
+        self.assertLess(high, low)
+
+    def beginnings_of_two(self, hold):
+        """Returns when a run of the priority 3 with a deadline and a later one of the priority 1 without one began."""
+        wait_for(lambda: self.jobs() == 0, "an idle server")
+        hold.begin()
         first, calls = self.hold_the_worker(), []
         for priority, timeout in ((3, int(WAIT * 1e6)), (1, None)):
             request = grpc_service_pb2.ModelInferRequest(model_name="counting@timed")
@@ -261,8 +272,8 @@ class Priority(test_oip.Client):
             calls.append(self.stub.ModelInfer.future(request, timeout=WAIT))
             wait_for(lambda n=priority: self.jobs() == (2 if n == 3 else 3), "a request to be queued")
         first.cancel()
-        low, high = (struct.unpack("<d", call.result(WAIT).raw_output_contents[1])[0] for call in calls)
-        self.assertLess(high, low)
+        hold.end()
+        return [struct.unpack("<d", call.result(WAIT).raw_output_contents[1])[0] for call in calls]
 
     def test_models_are_not_ordered_by_priority(self):
         """A request of low priority for another model does not wait for requests of high priority for this one."""

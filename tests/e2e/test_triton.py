@@ -11,7 +11,7 @@ import grpc
 import small_models
 import test_oip
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
-from support import SLOW, Server, wait_for
+from support import SLOW, Server, before_spares, wait_for
 from test_oip import WAIT, tensor
 
 ENDLESS = 1e18
@@ -282,21 +282,31 @@ class Settings(Repository):
             self.assertEqual(self.rows(model + "@twice", 5)[0], 200)
 
     def hold(self, **kw):
+        self.jobs(0)
         first = self.count_to(ENDLESS, **kw)
-        self.jobs(1)
+        wait_for(lambda: self.server.metric("slipway_jobs") == 1 and not self.server.metric("slipway_queue_requests"),
+                 "a run that holds the worker")
         return first
 
     def test_dynamic_batching_merges_and_prefers_sizes(self):
         self.model("slow", "max_batch_size: 8 dynamic_batching { preferred_batch_size: [4] }", write=write_slow)
         self.serve("--num_workers=1", "--inline_max_us=0", "--enable_model_warmup=false")
+        # The batches have 1 row (the first request), 4, 4 and 2 rows.
+        self.assertEqual(before_spares(self.batches_of_ten), {1: 1, 2: 1, 4: 2})
+
+    def batches_of_ten(self, hold):
+        """Returns how many batches of each number of rows ran for one request and ten that wait behind it."""
+        before = self.batches("slow")
+        hold.begin()
         first = self.hold()
         calls = [self.count_to(i) for i in range(10)]
         self.jobs(11)
         first.cancel()
+        hold.end()
         self.assertEqual([struct.unpack("<f", c.result(WAIT).raw_output_contents[0])[0] for c in calls],
                          [float(i) for i in range(10)])
-        # The batches have 1 row (the first request), 4, 4 and 2 rows.
-        self.assertEqual(self.batches("slow"), {1: 1, 2: 1, 4: 2})
+        self.jobs(0)
+        return {rows: n - before.get(rows, 0) for rows, n in self.batches("slow").items() if n > before.get(rows, 0)}
 
     def test_requests_wait_for_a_preferred_size(self):
         self.model("slow", "max_batch_size: 8 dynamic_batching { preferred_batch_size: [4] "
@@ -331,13 +341,19 @@ class Settings(Repository):
             self.count_to(1, priority=4).result(WAIT)
         self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
         self.assertIn("the priority 4 is not between 1 and 3", caught.exception.details())
+        self.assertEqual(before_spares(self.order_of_levels), [1, 2, 0, 3, 0])
+
+    def order_of_levels(self, hold):
+        """Returns the priorities of requests that waited behind a run in the order in which their runs began."""
+        hold.begin()
         first, calls = self.hold(), []
         for n, priority in enumerate((0, 3, 2, 1, 0)):
             calls.append((self.count_to(2e5, model="slow@timed", priority=priority), n, priority))
             self.jobs(n + 2)
         first.cancel()
+        hold.end()
         began = sorted((struct.unpack("<d", call.result(WAIT).raw_output_contents[1]), n, p) for call, n, p in calls)
-        self.assertEqual([p for _, _, p in began], [1, 2, 0, 3, 0])
+        return [p for _, _, p in began]
 
     def test_limits_of_the_queue(self):
         self.model("slow", """max_batch_size: 1 dynamic_batching { default_queue_policy {
