@@ -136,7 +136,7 @@ struct kn_keyed *kn_item_map_first(const struct kn_item_map *m)
     return m->is_ordered ? m->heap[0] : m->head.next;
 }
 
-enum rt_status kn_item_map_add(struct rt_run *r, struct kn_item_map *m, int64_t key,
+enum rt_status kn_item_map_add(struct rt_run *r, struct kn_item_map *m, int64_t key, int key_rank,
                                struct kn_item *i)
 {
     enum rt_status st = buckets_reserve(r, m);
@@ -149,6 +149,7 @@ enum rt_status kn_item_map_add(struct rt_run *r, struct kn_item_map *m, int64_t 
     if (!e)
         return r->err->code;
     e->key = key;
+    e->key_rank = key_rank;
     e->item = i;
     link_entry(m, e);
     if (m->is_ordered)

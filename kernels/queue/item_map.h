@@ -14,6 +14,7 @@
 struct kn_keyed {
     struct kn_keyed *next;
     int64_t key;
+    int key_rank;    /* rank of the tensor that gave the key; all of its dimensions are 1 */
     int64_t heap_at; /* position in kn_item_map.heap */
     struct kn_item *item;
 };
@@ -36,7 +37,7 @@ enum rt_status kn_item_map_find(struct rt_run *r, const struct kn_item_map *m, i
 /* Returns the entry that MapUnstageNoKey takes. The map must not be empty. */
 struct kn_keyed *kn_item_map_first(const struct kn_item_map *m);
 /* Adds an item. The map must not hold its key. If the call succeeds, the map owns the item. */
-enum rt_status kn_item_map_add(struct rt_run *r, struct kn_item_map *m, int64_t key,
+enum rt_status kn_item_map_add(struct rt_run *r, struct kn_item_map *m, int64_t key, int key_rank,
                                struct kn_item *i);
 /* Removes an entry and returns its item. The caller owns the item. */
 struct kn_item *kn_item_map_remove(struct kn_item_map *m, struct kn_keyed *e);

@@ -119,7 +119,7 @@ static enum rt_status put_complete(struct rt_run *r, struct map_stage *s, int64_
     enum rt_status st = kn_item_map_find(r, &s->complete, key, &old);
 
     if (!st && !old)
-        st = kn_item_map_add(r, &s->complete, key, i);
+        st = kn_item_map_add(r, &s->complete, key, r->in[0].rank, i);
     if (st || old)
         kn_item_free(i);
     return st;
@@ -168,7 +168,7 @@ static enum rt_status put_incomplete(struct rt_run *r, struct map_stage *s, int6
         struct kn_item *fresh = kn_item_new(r, s->n);
         st = fresh ? put_parts(r, s, key, fresh, i) : r->err->code;
         if (!st)
-            st = kn_item_map_add(r, &s->incomplete, key, fresh);
+            st = kn_item_map_add(r, &s->incomplete, key, r->in[0].rank, fresh);
         if (st)
             kn_item_free(fresh);
         return st;
@@ -295,6 +295,20 @@ static enum rt_status give(struct rt_run *r, int first, struct kn_item *i)
     return RT_OK;
 }
 
+/* Makes output 0 the key of `e`, in the shape in which it was staged. */
+static enum rt_status give_key(struct rt_run *r, const struct kn_keyed *e)
+{
+    int64_t dim[RT_MAX_RANK];
+
+    for (int k = 0; k < e->key_rank; k++)
+        dim[k] = 1;
+    int64_t *o = rt_out(r, 0, e->key_rank, dim);
+    if (!o)
+        return r->err->code;
+    *o = e->key;
+    return RT_OK;
+}
+
 /* Waits until the area has a complete item with the key or, if `key` is NULL, any complete item. */
 static enum rt_status wait_for(struct rt_run *r, struct map_stage *s, const int64_t *key,
                                struct kn_keyed **out)
@@ -314,18 +328,18 @@ static enum rt_status wait_for(struct rt_run *r, struct map_stage *s, const int6
 }
 
 /* Reads the requested tensors of an item into `to`. If `takes` is set, also removes them from the
- * area. Sets *key to the item's key. */
-static enum rt_status read_item(struct rt_run *r, struct map_stage *s, int64_t *key, bool has_key,
+ * area. `key` is the item's key, or NULL to choose an item, whose key becomes output 0. */
+static enum rt_status read_item(struct rt_run *r, struct map_stage *s, const int64_t *key,
                                 bool takes, struct kn_item *to)
 {
     struct kn_keyed *e = NULL;
 
     rt_mutex_lock(&s->mu);
-    enum rt_status st = wait_for(r, s, has_key ? key : NULL, &e);
-    if (!st) {
-        *key = e->key;
-        st = read_parts(r, s, e, &r->in[has_key], to, takes);
-    }
+    enum rt_status st = wait_for(r, s, key, &e);
+    if (!st && !key)
+        st = give_key(r, e);
+    if (!st)
+        st = read_parts(r, s, e, &r->in[key != NULL], to, takes);
     if (!st && takes) {
         const int64_t bytes = bytes_of(to->part, to->n);
         s->bytes -= bytes < s->bytes ? bytes : s->bytes;
@@ -361,17 +375,10 @@ static enum rt_status read_run(struct rt_run *r, bool has_key, bool takes)
                      r->node->schema->name, (long long)n, (long long)n_values);
     if (!st) {
         to = kn_item_new(r, (int)n);
-        st = to ? read_item(r, s, &key, has_key, takes, to) : r->err->code;
+        st = to ? read_item(r, s, has_key ? &key : NULL, takes, to) : r->err->code;
     }
     if (!st)
         st = give(r, !has_key, to);
-    if (!st && !has_key) {
-        int64_t *o = rt_out(r, 0, 0, NULL);
-        if (o)
-            *o = key;
-        else
-            st = r->err->code;
-    }
     kn_item_free(to);
     rt_object_unref(&s->o);
     return st;

@@ -63,7 +63,7 @@ static enum rt_status add(struct rt_run *r, struct sparse_map *m, struct kn_item
                           int64_t *handle)
 {
     rt_mutex_lock(&m->mu);
-    const enum rt_status st = kn_item_map_add(r, &m->items, m->next, i);
+    const enum rt_status st = kn_item_map_add(r, &m->items, m->next, 0, i);
     if (!st)
         *handle = m->next++;
     rt_mutex_unlock(&m->mu);

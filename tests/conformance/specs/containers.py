@@ -120,6 +120,11 @@ def refusals(g, op):
                 a.put(2, [0, 1], [x[:1], y]), a.peek(2, [0, 1]), a.put(2, [1], [y]), a.sizes()]
     yield graph(op, two, steps, x, y, name="stage twice")
 
+    def steps(a, x, y):
+        return [a.put(4, [0], [x]), a.put([4], [1], [y]), a.take_any([0, 1], two), a.put([[5]], [0, 1], [x, y]), a.put(5, [0, 1], [x, y]),
+                a.peek(5, [1], ["int32"]), a.take_any([0, 1], two), a.put([6], [0], [x]), a.put(6, [1], [y]), a.take_any([0, 1], two)]
+    yield graph(op, two, steps, x, y, name="keys of several shapes")
+
 
 @spec("MapStage", "OrderedMapStage")
 def limits(g, op):
