@@ -1,9 +1,9 @@
 /*
  * Tensors that a session keeps between runs: GetSessionHandle keeps a tensor and returns a string,
- * by which other ops read it (GetSessionTensor) and drop it (DeleteSessionTensor). TensorFlow keeps
- * the tensor from the end of the run on, if the run returns the handle; here it is kept at once.
- * GetSessionHandleV2 returns the tensor as a resource, which no op reads; it lives as long as the
- * handle.
+ * by which other ops read it (GetSessionTensor) and drop it (DeleteSessionTensor). As in
+ * TensorFlow, a tensor is kept only if the run fetches the handle itself. TensorFlow keeps it from
+ * the end of the run on; here it is kept at once. GetSessionHandleV2 returns the tensor as a
+ * resource, which no op reads; it lives as long as the handle.
  *
  * Threads: a lock guards the tensors. The session's state counts their memory.
  */
@@ -87,22 +87,25 @@ static struct tensors *tensors_of(struct rt_run *r)
 
 /* ---- GetSessionHandle ---- */
 
-/* Keeps a tensor, and sets *out to its handle. The handle has at most `most` bytes. The caller must
- * not use `k` after a success, because another run may drop the tensor. */
-static enum rt_status keep(struct rt_run *r, struct tensors *t, struct kept *k, size_t most,
-                           struct rt_str *out)
+/* Writes the handle of a new tensor, which has at most `most` bytes, and sets *out to it. */
+static enum rt_status name_tensor(struct rt_run *r, struct tensors *t, struct kept *k, size_t most,
+                                  struct rt_str *out)
 {
-    enum rt_status st = RT_OK;
-
     rt_mutex_lock(&t->mu);
     snprintf(k->number, sizeof k->number, "%llu", (unsigned long long)t->n_made++);
-    k->n = (size_t)snprintf(k->handle, most, "%s;%s;%s", r->node->name, k->number, DEVICE);
-    if (!rt_str_set(out, rt_run_pool(r), k->handle, k->n, r->err))
-        st = r->err->code;
-    else if (!rt_map_put(&t->by_number, k->number, k))
-        st = rt_fail_memory(r->err, r->node->name, ENTRY_BYTES);
     rt_mutex_unlock(&t->mu);
-    return st;
+    k->n = (size_t)snprintf(k->handle, most, "%s;%s;%s", r->node->name, k->number, DEVICE);
+    return rt_str_set(out, rt_run_pool(r), k->handle, k->n, r->err) ? RT_OK : r->err->code;
+}
+
+/* Keeps a tensor that has a handle. The caller must not use `k` after a success, because another
+ * run may drop the tensor. */
+static enum rt_status keep(struct rt_run *r, struct tensors *t, struct kept *k)
+{
+    rt_mutex_lock(&t->mu);
+    const bool is_kept = rt_map_put(&t->by_number, k->number, k);
+    rt_mutex_unlock(&t->mu);
+    return is_kept ? RT_OK : rt_fail_memory(r->err, r->node->name, ENTRY_BYTES);
 }
 
 /* Returns the tensor that a handle names, or NULL. The caller holds t->mu. */
@@ -127,11 +130,14 @@ static enum rt_status handle_run(struct rt_run *r)
     struct kept *k = out ? rt_pool_alloc(rt_run_state(r)->pool, sizeof *k + most + ENTRY_BYTES,
                                          "a session tensor", r->err)
                          : NULL;
-    enum rt_status st = k ? kn_item_from_inputs(r, 0, &k->item) : r->err->code;
+    const bool is_fetched = rt_run_is_fetched(r, 0);
+    enum rt_status st = k ? name_tensor(r, t, k, most, out) : r->err->code;
 
-    if (!st)
-        st = keep(r, t, k, most, out);
-    if (st)
+    if (!st && is_fetched)
+        st = kn_item_from_inputs(r, 0, &k->item);
+    if (!st && is_fetched)
+        st = keep(r, t, k);
+    if (st || !is_fetched)
         kept_free(k);
     rt_object_unref(t ? &t->o : NULL);
     return st;

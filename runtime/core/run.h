@@ -97,6 +97,9 @@ static inline enum rt_status rt_run_tick(struct rt_run *r, int64_t i)
 /* Returns 64 random bits, for an op whose seed attributes are both 0. Every session draws a new
  * seed when it is made. */
 uint64_t rt_run_entropy(struct rt_run *r);
+/* Returns whether the caller of the run fetches output k itself, not only values computed from it.
+ * Returns false in the body of a function, a branch or a loop. */
+bool rt_run_is_fetched(const struct rt_run *r, int k);
 /*
  * Calls shard(arg, i) for each i below n, in any order, on this thread and on idle cores that the
  * session may use. Returns when all calls have returned. A shard must not depend on another shard

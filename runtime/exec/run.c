@@ -88,6 +88,18 @@ const struct rt_state *rt_run_state(struct rt_run *r)
     return &r->ctx->shared->session->state;
 }
 
+bool rt_run_is_fetched(const struct rt_run *r, int k)
+{
+    const struct rt_plan *p = r->ctx->plan;
+    if (!p || r->ctx->shared->depth > 0)
+        return false;
+    for (int i = 0; i < p->n_nodes; i++)
+        for (int f = 0; p->node[i].def == r->node && f < p->n_fetches; f++)
+            if (p->fetch_value[f] == p->node[i].first_value + k)
+                return true;
+    return false;
+}
+
 enum rt_status rt_run_shared_check(const struct rt_run_shared *s, struct rt_error *err)
 {
     const struct rt_run_options options = {.deadline_ns = s->deadline_ns,

@@ -409,6 +409,13 @@ def session_tensors(g, op):
     for handle in (b"none", b"", b"a;0;/job:localhost/replica:0/task:0/device:CPU:0", [b"none"], [b"a", b"b"], []):
         yield Graph(refused, np.array(handle, object), name=f"handle {handle}", texts=True)
 
+    def not_fetched(tf, x):
+        handle = tf.raw_ops.GetSessionHandle(value=x, name="kept")
+        return [[tf.identity(handle)], [tf.raw_ops.GetSessionTensor(handle=handle, dtype=tf.float32)],
+                [tf.raw_ops.DeleteSessionTensor(handle=handle)]]
+
+    yield Graph(not_fetched, g.values("float32", (2,)), name="a handle that no run fetched", texts=True)
+
 
 @spec("GetSessionHandle")
 def session_handle(g, op):
