@@ -81,6 +81,8 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"(Ragged|Sparse)Bincount: we refuse: .* weights for \d+ values", "TensorFlow reads beyond the weights"),
     (r"LoadAndRemapMatrix: we refuse: LoadAndRemapMatrix: column", "TensorFlow leaves the column uninitialised"),
     (r"we refuse: values must have a row for each key", "TensorFlow reads beyond the values"),
+    (r"StatefulRandomBinomial: other values",
+     "TensorFlow writes the new state to the buffer that the variable shared with a constant, and repeats the first draw"),
     (r"we refuse: counter must have 2 elements", "TensorFlow reads beyond a counter with one element"),
     (r"we refuse: .*(more than 8 dimensions|more than 8 are not supported|at most 8 are known|rank \d+ is more than)", "RT_MAX_RANK is 8"),
 ]]
@@ -92,7 +94,8 @@ NARROW_DIMENSIONS = re.compile(r"\w*Pool\w*|CombinedNonMaxSuppression|CropAndRes
 # Ops whose values are not compared, because they are random or uninitialised, or because TensorFlow reads memory that
 # it does not own.
 LOOSE = {"Empty": "is not initialised", "RandomUniform": "is random", "RandomUniformInt": "is random",
-         "RandomStandardNormal": "is random", "ExtractGlimpse": "contains noise", "ExtractGlimpseV2": "contains noise"}
+         "RandomStandardNormal": "is random", "ExtractGlimpse": "contains noise", "ExtractGlimpseV2": "contains noise",
+         "SparseMatrixOrderingAMD": "breaks ties between rows in another way"}
 
 # Ops whose outputs have no specified order. If `sorted` is false, the outputs of TopK and TopKV2 have no specified
 # order either.
