@@ -81,6 +81,7 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"(Ragged|Sparse)Bincount: we refuse: .* weights for \d+ values", "TensorFlow reads beyond the weights"),
     (r"LoadAndRemapMatrix: we refuse: LoadAndRemapMatrix: column", "TensorFlow leaves the column uninitialised"),
     (r"we refuse: values must have a row for each key", "TensorFlow reads beyond the values"),
+    (r"we accept; TensorFlow: Tensorflow type 21 not convertible", "Python cannot fetch a tensor of variants"),
     (r"StatefulRandomBinomial: other values",
      "TensorFlow writes the new state to the buffer that the variable shared with a constant, and repeats the first draw"),
     (r"we refuse: counter must have 2 elements", "TensorFlow reads beyond a counter with one element"),
