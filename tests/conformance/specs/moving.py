@@ -59,6 +59,9 @@ def tensor_scatter(g, op):
     for i, u in (([[5]], [1]), ([[0], [0]], [1]), ([[0], [0]], [1, 5]), ([[-1]], [1]), ([[0, 0]], [1])):
         yield Case(x, I32(i), np.float32(u))
     yield Case(np.float32([]), I32([[0]]), np.float32([1]))
+    # indices without elements: each would name the whole tensor
+    for shape, i, u in (((2,), (0,), (2,)), ((2,), (2, 0), (2, 2)), ((2, 3), (1, 0), (1, 2, 3)), ((), (0,), ()), ((0,), (0,), (0,)), ((2,), (0, 1), (0,))):
+        yield Case(np.ones(shape, np.float32), I32(np.zeros(i)), np.ones(u, np.float32), texts=True)
 
 
 @spec("ReverseSequence")
