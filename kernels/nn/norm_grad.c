@@ -71,7 +71,8 @@ struct norm_grad {
 
 /* The doubles that are computed for each channel: three sums and a factor. */
 enum { SUM_DY, SUM_DY_CENTRED, SUM_DY_SCALED, INVERSE, N_DOUBLES };
-/* The floats of each channel. The gradient of x is factor * (dy - shift - (x - mean) * slope). */
+/* The floats of each channel. The gradient of x is factor * (dy - shift - (x - mean) * slope) in
+ * training. Otherwise it is factor * dy, and there are no shifts and slopes. */
 enum { FACTOR, SHIFT, SLOPE, N_FLOATS };
 
 static enum rt_status norm_grad_prepare(struct rt_prep *p, void **state)
@@ -127,17 +128,20 @@ static enum rt_status norm_grad_prepare(struct rt_prep *p, void **state)
                 s[i] += d * (v * inverse[i]);                                                      \
             }                                                                                      \
     }                                                                                              \
+    static inline float gradient_##dt(T dy, T x, float mean, float *const *f, int64_t i)           \
+    {                                                                                              \
+        return f[FACTOR][i] *                                                                      \
+               (f[SLOPE] ? GET(dy) - f[SHIFT][i] - (GET(x) - mean) * f[SLOPE][i] : GET(dy));       \
+    }                                                                                              \
     KN_CLONES static void apply_##dt(const struct kn_channels *c, const T *dy, const T *x,         \
                                      const float *mean, float *const *f, T *restrict dx)           \
     {                                                                                              \
         for (int64_t o = 0; o < c->outer; o++) {                                                   \
             for (int64_t i = 0; i < c->n && c->inner == 1; i++)                                    \
-                dx[i] = PUT(f[FACTOR][i] *                                                         \
-                            (GET(dy[i]) - f[SHIFT][i] - (GET(x[i]) - mean[i]) * f[SLOPE][i]));     \
+                dx[i] = PUT(gradient_##dt(dy[i], x[i], mean[i], f, i));                            \
             for (int64_t i = 0; i < c->n && c->inner != 1; i++)                                    \
                 for (int64_t j = i * c->inner; j < (i + 1) * c->inner; j++)                        \
-                    dx[j] = PUT(f[FACTOR][i] *                                                     \
-                                (GET(dy[j]) - f[SHIFT][i] - (GET(x[j]) - mean[i]) * f[SLOPE][i])); \
+                    dx[j] = PUT(gradient_##dt(dy[j], x[j], mean[i], f, i));                        \
             dy += c->n * c->inner;                                                                 \
             x += c->n * c->inner;                                                                  \
             dx += c->n * c->inner;                                                                 \
@@ -159,7 +163,7 @@ static void norm_grad_chunk(const struct rt_run *r, const struct kn_channel_chun
     for (int i = 0; i < N_DOUBLES; i++)
         sums[i] = sum[i] + p->channel;
     for (int i = 0; i < N_FLOATS; i++)
-        floats[i] = f ? f[i] + p->channel : NULL;
+        floats[i] = f && f[i] ? f[i] + p->channel : NULL;
     switch (r->in[X].dtype) {
 #define CASE(dt, T)                                                                                \
     case dt: {                                                                                     \
@@ -207,10 +211,14 @@ static void finish_channels(struct rt_run *r, const struct norm_grad *g, double 
     for (int64_t i = from; i < to; i++) {
         const double inverse = sum[INVERSE][i], centred = sum[SUM_DY_CENTRED][i];
         d_offset[i] = (float)sum[SUM_DY][i];
-        d_scale[i] = (float)(g->training ? sum[SUM_DY_SCALED][i] : centred * inverse);
+        d_scale[i] = n == 0        ? 0
+                     : g->training ? (float)sum[SUM_DY_SCALED][i]
+                                   : (float)(centred * inverse);
         f[FACTOR][i] = scale[i] * (float)inverse;
-        f[SHIFT][i] = g->training ? (float)(sum[SUM_DY][i] / n) : 0;
-        f[SLOPE][i] = g->training ? (float)(centred / n * inverse * inverse) : 0;
+        if (g->training) {
+            f[SHIFT][i] = (float)(sum[SUM_DY][i] / n);
+            f[SLOPE][i] = (float)(centred / n * inverse * inverse);
+        }
     }
 }
 
@@ -229,7 +237,8 @@ static enum rt_status norm_grad_run(struct rt_run *r)
     for (int i = 0; i < N_DOUBLES; i++)
         sum[i] = (double *)r->scratch + i * g->c.n;
     for (int i = 0; i < N_FLOATS; i++)
-        f[i] = (float *)(sum[N_DOUBLES - 1] + g->c.n) + i * g->c.n;
+        f[i] =
+            g->training || i == FACTOR ? (float *)(sum[N_DOUBLES - 1] + g->c.n) + i * g->c.n : NULL;
     do
         for (int64_t i = range.from; i < range.to; i++) {
             sum[SUM_DY][i] = sum[SUM_DY_CENTRED][i] = sum[SUM_DY_SCALED][i] = 0;

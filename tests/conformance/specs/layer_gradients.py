@@ -219,6 +219,11 @@ def batch_norm_grad(g, op):
         for special in (np.nan, np.inf, -1.0, 0.0):
             yield case(dtype, (2, 3, 4, 5), True, variance=special)
             yield case(dtype, (2, 3, 4, 5), False, variance=special)
+        for train in (True, False):
+            yield case(dtype, (0, 3, 4, 5), train, variance=-1.0)
+        infinite = case(dtype, (1, 1, 1, 2), False)
+        infinite.inputs[1][...] = np.inf, -np.inf
+        yield infinite
         yield case(dtype, (1, 3, 4, 5), True, variance=0.0, epsilon=0.0)
         if op.endswith("V3"):
             for data_format in ("NDHWC", "NCDHW"):
