@@ -82,6 +82,8 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"LoadAndRemapMatrix: we refuse: LoadAndRemapMatrix: column", "TensorFlow leaves the column uninitialised"),
     (r"we refuse: values must have a row for each key", "TensorFlow reads beyond the values"),
     (r"we accept; TensorFlow: Tensorflow type 21 not convertible", "Python cannot fetch a tensor of variants"),
+    (r"DrawBoundingBoxes(V2)?: we accept; TensorFlow: M(ax|in) box (row|col) clamp", "the image has no pixels"),
+    (r"QueueDequeue(Many|UpTo)V2: n has no elements", "TensorFlow reads beyond n"),
     (r"StatefulRandomBinomial: other values",
      "TensorFlow writes the new state to the buffer that the variable shared with a constant, and repeats the first draw"),
     (r"we refuse: counter must have 2 elements", "TensorFlow reads beyond a counter with one element"),
@@ -165,6 +167,10 @@ def undefined(case):
         return True  # Which operations on infinities yield a NaN decides whether the iteration ends.
     if any(n.op == "CholeskyGrad" for n in case.nodes) and holds_infinity(case):
         return True  # The blocks of TensorFlow's matrix products decide which elements become NaN.
+    if any(n.op == "Lu" and n.attrs.get("T") in [["type", t] for t in COMPLEX] for n in case.nodes) and not all_finite(case):
+        return True  # Which operations on infinities yield a NaN decides which rows are swapped.
+    if any(n.op == "Mfcc" and any(value != value for kind, value in n.attrs.values() if kind == "f") for n in case.nodes):
+        return True  # TensorFlow casts a frequency that is NaN to an integer.
     stack = [n for n in case.nodes if n.op.startswith(("StackPush", "StackPop"))]
     # No edge determines the order in which several stack ops run.
     return sum(not any(i.startswith("^") for i in n.inputs) for n in stack) > 1
