@@ -83,6 +83,7 @@ DELIBERATE = [(re.compile(pattern, re.S), reason) for pattern, reason in [
     (r"we refuse: values must have a row for each key", "TensorFlow reads beyond the values"),
     (r"we accept; TensorFlow: Tensorflow type 21 not convertible", "Python cannot fetch a tensor of variants"),
     (r"DrawBoundingBoxes(V2)?: we accept; TensorFlow: M(ax|in) box (row|col) clamp", "the image has no pixels"),
+    (r"SampleDistortedBoundingBox: we refuse: Aspect ratio range must be non-negative: \[0,", "a subnormal ratio counts as 0"),
     (r"QueueDequeue(Many|UpTo)V2: n has no elements", "TensorFlow reads beyond n"),
     (r"StatefulRandomBinomial: other values",
      "TensorFlow writes the new state to the buffer that the variable shared with a constant, and repeats the first draw"),
