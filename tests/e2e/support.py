@@ -1,4 +1,6 @@
 """Starts a server on free ports, sends REST requests to it, and stops it. The server's output is saved."""
+import contextlib
+import glob
 import json
 import os
 import random
@@ -176,8 +178,21 @@ class Server:
             return file.read()
 
     def log(self):
+        """Returns the log, with the lines of all that has been answered. The thread `log` writes the lines, so the method
+        waits until that thread sleeps."""
+        wait_for(lambda: not self.is_writing(), "the thread that writes the log")
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()
+
+    def is_writing(self):
+        """Returns whether the thread that writes the log is at work."""
+        for stat in glob.glob(f"/proc/{self.process.pid}/task/*/stat"):
+            with contextlib.suppress(OSError):  # a thread may end meanwhile
+                with open(stat, encoding="utf-8") as file:
+                    name, rest = file.read().partition("(")[2].rsplit(")", 1)
+                if name == "log":
+                    return rest.split()[0] in "RD"
+        return False
 
     def stop(self, seconds=30):
         """Sends SIGTERM and returns the exit status. Fails if the log contains a sanitizer's report."""
