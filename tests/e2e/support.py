@@ -61,26 +61,6 @@ def wait_for(condition, what="a condition", seconds=60):
         time.sleep(0.005)
 
 
-def before_spares(attempt, attempts=20):
-    """Returns what attempt(hold) returns in the first attempt in which 0.4 s at most pass between hold.begin() and hold.end().
-    A spare worker would take a batch beside a run that has lasted for 0.5 s, and the order of runs would then depend on it."""
-    for _ in range(attempts):
-        hold = Hold()
-        result = attempt(hold)
-        if hold.seconds < 0.4:
-            return result
-    raise AssertionError(f"the machine is so busy that each of {attempts} attempts took 0.4 s or more")
-
-
-class Hold:
-    """The time for which a test lets a run hold a worker."""
-    def begin(self):
-        self.seconds = -time.monotonic()
-
-    def end(self):
-        self.seconds += time.monotonic()
-
-
 SANITIZER_REPORT = re.compile(r"(WARNING|ERROR): \w*Sanitizer|: runtime error: ")
 
 
