@@ -291,17 +291,18 @@ class Classification(test_oip.OipTest):
 
     def test_classes_end_at_the_deadline(self):
         """The longest texts are those of the largest numbers."""
-        n = 400000
+        n = 100000
         raw = struct.pack(f"<{n}d", *(1e308 + i * 1e300 for i in range(n)))
         request = {"inputs": [tensor("x", "FP64", [1, n], binary_data_size=len(raw))],
                    "outputs": [{"name": "y", "parameters": {"classification": n, "binary_data": True}}]}
-        start = time.monotonic()
+        start = self.server.cpu_s()
         self.assertEqual(self.infer("types@double", request, raw)[0], 200)
-        whole = time.monotonic() - start
+        whole = self.server.cpu_s() - start
         request["parameters"] = {"timeout": 100000}
-        start = time.monotonic()
+        start = self.server.cpu_s()
         self.assertEqual(self.infer("types@double", request, raw)[0], 504)
-        self.assertLess(time.monotonic() - start, whole / 2)
+        wait_for(lambda: self.server.metric("slipway_jobs") == 0, "the end of the work")
+        self.assertLess(self.server.cpu_s() - start, whole / 2)
 
 
 class SharedMemory(test_oip.Client):
