@@ -9,6 +9,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -17,7 +18,7 @@ import time
 import unittest
 
 import support
-from support import SLOW, wait_for
+from support import SLOW, in_some_attempt, wait_for
 from test_rest import MODEL, PREDICT, head
 import test_rest
 
@@ -311,7 +312,7 @@ class Tls(unittest.TestCase):
                     while s.recv(10000):
                         pass
             self.assertGreater(time.monotonic() - start, 9)
-            self.assertLess(time.monotonic() - start, 15 * SLOW)
+            self.assertLess(time.monotonic() - start, 60 * SLOW)
             steady.sendall(head("GET", test_rest.METRICS))
             page = test_rest.answer(steady)[2].decode()
             self.assertIn('slipway_events_total{event="slow_handshake_cut_off"} 20', page)
@@ -329,6 +330,9 @@ class Tls(unittest.TestCase):
 
     def test_many_handshakes_at_once_do_not_hold_up_other_connections(self):
         self.folder.make("slow", "ca", ("rsa:4096",))
+        in_some_attempt(self.check_many_handshakes, 10)
+
+    def check_many_handshakes(self):
         with contextlib.ExitStack() as others, TlsServer(
                 self.folder, "--num_rest_threads=1",
                 "--rest_tls_cert_file=" + self.folder.at("slow.crt"),
@@ -358,11 +362,14 @@ class Tls(unittest.TestCase):
 
             def processor_s_of(stays):
                 before = server.processor_s()
+                # While the server is stopped, it cannot compute a handshake before its client has gone.
+                server.process.send_signal(signal.SIGSTOP)
                 clients = [others.enter_context(test_rest.Server.connect(server)) for _ in range(n)]
                 for s in clients:
                     s.sendall(hello)
                     if not stays:
                         s.close()
+                server.process.send_signal(signal.SIGCONT)
                 if stays:
                     wait_for(lambda: len(select.select(clients, [], [], 0)[0]) == n, "the handshakes")
                 # The connection of this request begins its handshake after the other clients have begun theirs.
