@@ -106,7 +106,7 @@ class LoadBalancer(support.Case):
         rest, grpc_port = self.replica_ports[2 * i:2 * i + 2]
         server = support.Server(f"--models={self.folder}", f"--rest_api_port={rest}",
                                 f"--port={grpc_port}",
-                                f"--drain_delay_ms={int(1000 * (2 + support.SLOW))}", wait=False)
+                                f"--drain_delay_ms={int(1000 * (5 + support.SLOW))}", wait=False)
         self.addCleanup(server.__exit__)
         server.rest_port, server.grpc_port = rest, grpc_port
         wait_for(server.is_ready, "a replica")
