@@ -313,10 +313,10 @@ class Faults(GpuCase):
             self.assertEqual(server.log().count("has failed:"), 1)
 
     def test_a_batch_that_never_ends_is_found(self):
-        with self.serve("--gpus=all", "--gpu_hang_seconds=1", "--drain_timeout=2", *DIGITS, HANG=100) as server:
+        with self.serve("--gpus=all", "--gpu_hang_seconds=8", "--drain_timeout=2", *DIGITS, HANG=100) as server:
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
                 asked = pool.submit(self.ask_all, server)
-                self.assertEqual(server.process.wait(40 * SLOW), 70)
+                self.assertEqual(server.process.wait(120 * SLOW), 70)
                 rows, _ = asked.result()
             self.assertIn("GPU:0 has failed: a batch has been running for", server.log())
         self.assertGreater(len(rows), 4)

@@ -215,7 +215,7 @@ class Reload(GrpcCase):
     def test_a_reload_that_nobody_waits_for_any_more_is_not_begun(self):
         self.put("c/1")
         os.makedirs(self.path("empty"))
-        server = self.serve_one(f"--model_wait_seconds={int(2 * SLOW)}")
+        server = self.serve_one(f"--model_wait_seconds={int(4 * SLOW)}")
         client = self.client(server)
         reload = client.model.HandleReloadConfigRequest
         first = reload.future(self.request(("a", self.path("a")), ("e", self.path("empty"))), timeout=WAIT)

@@ -12,7 +12,7 @@ import unittest
 
 import small_models
 import support
-from support import SLOW, wait_for
+from support import SLOW, in_some_attempt, wait_for
 
 MODEL = "/v1/models/half_plus_two"
 PREDICT = MODEL + ":predict"
@@ -415,6 +415,9 @@ class LimitsTest(unittest.TestCase):
         self.assertLess(ids.index("short"), n // 2)
 
     def test_large_outputs_of_a_fast_model_do_not_hold_up_others(self):
+        in_some_attempt(self.check_large_outputs)
+
+    def check_large_outputs(self):
         text = os.urandom(8192).hex()
 
         def build(g):
@@ -532,7 +535,7 @@ class LimitsTest(unittest.TestCase):
         first, second = [self.enterContext(server.connect()) for _ in range(2)]
         for s in (first, second):
             s.sendall(head("POST", PREDICT, 13) + b'{"inputs"')
-            time.sleep(0.1)
+            time.sleep(0.5)
         page = self.makes_room(server, first, second, b': 1}')
         self.assertIn('slipway_events_total{event="incomplete_request_closed"} 1\n', page)
         self.assertNotIn("idle_connection_closed", page)
