@@ -318,6 +318,7 @@ static void a_model_on_a_gpu_has_one_worker_per_stream(void **state)
     for (int gpu = 0; gpu < 2; gpu++) {
         struct world *w = sched_begin_on_gpus(2, gpu);
         struct request *r[6];
+        const int64_t start_ns = rt_now_ns();
         atomic_store(&sched_model.held, true);
         for (int k = 0; k < 6; k++) {
             r[k] = sched_submit(w, 1, (float)k, RT_NEVER);
@@ -325,11 +326,16 @@ static void a_model_on_a_gpu_has_one_worker_per_stream(void **state)
             sched_wait_runs(k < 2 ? k + 1 : 2);
         }
         usleep(20000);
-        assert_int_equal(atomic_load(&sched_model.together), 2);
+        const int n_together = atomic_load(&sched_model.together);
         atomic_store(&sched_model.held, false);
+        /* A spare worker takes a batch beside runs that have lasted for 0.5 s. */
+        const bool was_quick = rt_now_ns() - start_ns < 400000000;
         sched_wait_done(w, 6);
-        /* The waiting requests were merged. */
-        assert_int_equal(atomic_load(&sched_model.runs), 3);
+        /* Two requests had workers, and the others waited and were merged. */
+        if (was_quick) {
+            assert_int_equal(n_together, 2);
+            assert_int_equal(atomic_load(&sched_model.runs), 3);
+        }
         for (int k = 0; k < 6; k++) {
             sched_expect(r[k], 1, (float)k);
             sched_drop(r[k]);

@@ -3,9 +3,9 @@
 
 #include <stdatomic.h>
 
-#include "runtime/base/clock.h"
 #include "runtime/base/thread.h"
 #include "runtime/exec/parallel.h"
+#include "tests/support/cpu_time.h"
 
 enum { SHARDS = 1000 };
 
@@ -209,12 +209,6 @@ static void a_pool_ends_whether_or_not_it_was_used(void **state)
     }
 }
 
-static int64_t cpu_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 static void nothing(void *arg, int64_t i)
 {
     (void)arg;
@@ -227,11 +221,11 @@ static void an_idle_pool_uses_no_core(void **state)
     rt_parallel_run(p, 4, nothing, NULL);
     struct timespec pause = {.tv_nsec = 50000000};
     nanosleep(&pause, NULL);
-    const int64_t before = cpu_ns();
+    const int64_t before = cpu_now_ns();
     pause.tv_nsec = 200000000;
     nanosleep(&pause, NULL);
     /* If four cores polled, they would use 800 ms of CPU time. */
-    assert_true(cpu_ns() - before < 50000000);
+    assert_true(cpu_now_ns() - before < 50000000);
     rt_parallel_free(p);
 }
 

@@ -14,17 +14,23 @@ static void a_half_written_version_is_waited_for(void **state)
     assert_ok(MF_START("--model_name=m", mf_flag("model_base_path", "m")), &fixture.err);
     assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
     folder_make("m/2");
-    /* A file is added every 250 ms, so the version is never unchanged for a second. */
+    /* A file is added every 250 ms, so the version is never unchanged for a second, unless this
+     * program gets no processor for so long. */
+    bool was_steady = true;
     for (int i = 0; i < 8; i++) {
+        const int64_t start_ns = rt_now_ns();
         char name[64];
         snprintf(name, sizeof name, "m/2/part%d", i);
         folder_write(name, "x");
         usleep(250000);
+        was_steady = was_steady && rt_now_ns() - start_ns < 900000000;
     }
-    assert_int_equal(mf_state_of("m", 2, NULL, 0), SRV_START);
+    if (was_steady)
+        assert_int_equal(mf_state_of("m", 2, NULL, 0), SRV_START);
     folder_write("m/2/saved_model.pb", "ok");
     assert_true(mf_comes_to("m", 2, SRV_AVAILABLE));
-    assert_int_equal(atomic_load(&fixture.n_loads), 2);
+    if (was_steady)
+        assert_int_equal(atomic_load(&fixture.n_loads), 2);
 }
 
 static void files_that_change_during_a_load_are_loaded_again(void **state)
