@@ -1,6 +1,6 @@
 /*
- * The command-line options. A table defines the names, types, defaults, limits and help texts of
- * the flags. FLAGS.md is generated from it. main.c parses the command line, and
+ * The command-line options. A table (flags.inc) defines the names, types, defaults, limits and help
+ * texts of the flags. FLAGS.md is generated from it. main.c parses the command line, and
  * srv_settings_resolve (settings.h) completes the options. Afterwards they do not change.
  */
 #ifndef SRV_OPTIONS_H
