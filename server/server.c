@@ -173,14 +173,19 @@ static enum rt_status open_quota(struct srv_server *s, struct rt_error *err)
     const struct srv_quota_limits limits = {.requests_per_s = o->quota_requests_per_second,
                                             .bytes_per_s = (double)o->quota_bytes_per_second,
                                             .n_clients = o->quota_max_clients};
-    const bool has_limit = limits.requests_per_s > 0 || limits.bytes_per_s > 0;
+    const bool has_limit =
+        limits.requests_per_s > 0 || limits.bytes_per_s > 0 || o->quota_queue_share > 0;
 
     if (!*o->quota_client && !has_limit)
         return RT_OK;
     if (!*o->quota_client || !has_limit)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "--quota_client needs --quota_requests_per_second or "
-                       "--quota_bytes_per_second, and they need --quota_client");
+                       "--quota_client needs --quota_requests_per_second, "
+                       "--quota_bytes_per_second or --quota_queue_share, and they need "
+                       "--quota_client");
+    if (o->quota_queue_share > 1)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--quota_queue_share=%g is larger than 1",
+                       o->quota_queue_share);
     if (!is_header_name(o->quota_client))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "--quota_client=%s is neither tls nor the lower-case name of a header",

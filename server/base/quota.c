@@ -11,15 +11,12 @@
 enum {
     WAYS = 8, /* number of buckets among which a client's bucket is searched for */
     SEED_BYTES = 16,
-    TAG_BYTES = 16,
     MAX_KEY_BYTES = 256, /* only the first bytes of a longer key count */
     MAX_RETRY_S = 3600,
 };
 
 struct bucket {
-    /* Hash of the client's key. The hash has a secret seed, so that a client cannot choose a key
-     * that has the bucket of another client. */
-    unsigned char tag[TAG_BYTES];
+    struct srv_quota_client client;
     int64_t at_ns; /* time at which the tokens were counted, or 0 for an unused bucket */
     double requests, bytes;
 };
@@ -59,18 +56,24 @@ void srv_quota_free(struct srv_quota *q)
     free(q);
 }
 
-static bool make_tag(const struct srv_quota *q, struct rt_span key, unsigned char *tag)
+struct srv_quota_client srv_quota_client_of(const struct srv_quota *q, struct rt_span key)
 {
-    unsigned char text[SEED_BYTES + MAX_KEY_BYTES], digest[32];
+    unsigned char text[SEED_BYTES + MAX_KEY_BYTES], digest[32] = {0};
+    struct srv_quota_client client;
     const size_t n = key.n < MAX_KEY_BYTES ? key.n : MAX_KEY_BYTES;
 
     memcpy(text, q->seed, SEED_BYTES);
     if (n)
         memcpy(text + SEED_BYTES, key.p, n);
     if (gnutls_hash_fast(GNUTLS_DIG_SHA256, text, SEED_BYTES + n, digest))
-        return false;
-    memcpy(tag, digest, TAG_BYTES);
-    return true;
+        memset(digest, 0, sizeof digest); /* clients without a hash are one client */
+    memcpy(client.tag, digest, sizeof client.tag);
+    return client;
+}
+
+static bool has_limits(const struct srv_quota *q)
+{
+    return q->limits.requests_per_s > 0 || q->limits.bytes_per_s > 0;
 }
 
 /* A bucket holds the tokens of one second, but at least one request. */
@@ -97,24 +100,19 @@ static bool is_full(const struct srv_quota *q, const struct bucket *b)
 }
 
 /* Returns the client's bucket, refilled, or the shared one. */
-static struct bucket *find_locked(struct srv_quota *q, struct rt_span key, int64_t now_ns)
-    RT_REQUIRES(q->mu)
+static struct bucket *find_locked(struct srv_quota *q, const struct srv_quota_client *client,
+                                  int64_t now_ns) RT_REQUIRES(q->mu)
 {
-    unsigned char tag[TAG_BYTES];
     struct bucket *free_one = NULL;
     uint64_t set;
 
-    if (!make_tag(q, key, tag)) {
-        refill(q, &q->shared, now_ns);
-        return &q->shared;
-    }
-    memcpy(&set, tag, sizeof set);
+    memcpy(&set, client->tag, sizeof set);
     struct bucket *first = &q->buckets[set % q->n_sets * WAYS];
     for (struct bucket *b = first; b < first + WAYS; b++) {
         const bool is_used = b->at_ns != 0;
         if (is_used || !free_one)
             refill(q, b, now_ns);
-        if (is_used && memcmp(b->tag, tag, TAG_BYTES) == 0)
+        if (is_used && memcmp(&b->client, client, sizeof *client) == 0)
             return b;
         if (!free_one && is_full(q, b))
             free_one = b;
@@ -123,7 +121,7 @@ static struct bucket *find_locked(struct srv_quota *q, struct rt_span key, int64
         refill(q, &q->shared, now_ns);
         return &q->shared;
     }
-    memcpy(free_one->tag, tag, TAG_BYTES);
+    free_one->client = *client;
     return free_one;
 }
 
@@ -139,11 +137,13 @@ static double wait_s(const struct srv_quota *q, const struct bucket *b)
     return s;
 }
 
-enum srv_quota_answer srv_quota_take(struct srv_quota *q, struct rt_span key, uint64_t bytes,
-                                     int64_t now_ns, int64_t *retry_s)
+enum srv_quota_answer srv_quota_take(struct srv_quota *q, const struct srv_quota_client *client,
+                                     uint64_t bytes, int64_t now_ns, int64_t *retry_s)
 {
+    if (!has_limits(q))
+        return SRV_QUOTA_TAKEN;
     rt_mutex_lock(&q->mu);
-    struct bucket *b = find_locked(q, key, now_ns);
+    struct bucket *b = find_locked(q, client, now_ns);
     const bool is_shared = b == &q->shared;
     const double wait = wait_s(q, b);
     if (wait <= 0) {
@@ -166,9 +166,12 @@ enum rt_status srv_quota_fail(int64_t retry_s, struct rt_error *err)
                    (long long)retry_s);
 }
 
-void srv_quota_charge(struct srv_quota *q, struct rt_span key, uint64_t bytes, int64_t now_ns)
+void srv_quota_charge(struct srv_quota *q, const struct srv_quota_client *client, uint64_t bytes,
+                      int64_t now_ns)
 {
+    if (!has_limits(q))
+        return;
     rt_mutex_lock(&q->mu);
-    find_locked(q, key, now_ns)->bytes -= (double)bytes;
+    find_locked(q, client, now_ns)->bytes -= (double)bytes;
     rt_mutex_unlock(&q->mu);
 }

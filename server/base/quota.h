@@ -22,24 +22,34 @@ struct srv_quota_limits {
     int64_t n_clients;                  /* number of buckets, at least 1 */
 };
 
+/* A client, named by a hash of its key. The hash has a secret seed, so that a client cannot choose
+ * a key that has the name of another client. */
+struct srv_quota_client {
+    unsigned char tag[16];
+};
+
 struct srv_quota;
 /* Returns NULL if memory or random bytes are not available. */
 struct srv_quota *srv_quota_new(const struct srv_quota_limits *limits);
 void srv_quota_free(struct srv_quota *q); /* `q` may be NULL */
+
+/* Returns the client with the key `key`, of which only the first 256 bytes count. */
+struct srv_quota_client srv_quota_client_of(const struct srv_quota *q, struct rt_span key);
 
 enum srv_quota_answer {
     SRV_QUOTA_TAKEN,
     SRV_QUOTA_TAKEN_SHARED, /* the client has no bucket of its own */
     SRV_QUOTA_REFUSED,
 };
-/* Takes a request of `bytes` bytes from the bucket of the client `key` at the monotonic time
- * now_ns. If the request is refused, sets *retry_s to the number of seconds, at least 1, after
- * which the bucket is no longer empty. */
-enum srv_quota_answer srv_quota_take(struct srv_quota *q, struct rt_span key, uint64_t bytes,
-                                     int64_t now_ns, int64_t *retry_s);
+/* Takes a request of `bytes` bytes from the client's bucket at the monotonic time now_ns. If the
+ * request is refused, sets *retry_s to the number of seconds, at least 1, after which the bucket is
+ * no longer empty. Without limits, accepts every request. */
+enum srv_quota_answer srv_quota_take(struct srv_quota *q, const struct srv_quota_client *client,
+                                     uint64_t bytes, int64_t now_ns, int64_t *retry_s);
 /* Fails a refused request with RESOURCE_EXHAUSTED. */
 enum rt_status srv_quota_fail(int64_t retry_s, struct rt_error *err);
 /* Takes bytes from the client's bucket without refusing them, because they have arrived already. */
-void srv_quota_charge(struct srv_quota *q, struct rt_span key, uint64_t bytes, int64_t now_ns);
+void srv_quota_charge(struct srv_quota *q, const struct srv_quota_client *client, uint64_t bytes,
+                      int64_t now_ns);
 
 #endif

@@ -16,6 +16,7 @@
 #include "server/protocol/tfs/api.h"
 #include "server/batching/scheduler_core.h"
 #include "server/base/cancellation.h"
+#include "server/base/quota.h"
 
 struct srv_allowance;
 struct srv_inference;
@@ -64,6 +65,9 @@ struct srv_job {
 
     struct srv_request_span *span; /* span of a request that is recorded, or NULL */
 
+    struct srv_quota_client client; /* the client that sent the request, if there are quotas */
+    /* seconds after which a client whose share of the queue was full may retry, or 0 */
+    int64_t retry_s;
     uint32_t level;      /* as in srv_core_job */
     int64_t deadline_ns; /* time on CLOCK_MONOTONIC; RT_NEVER means no deadline */
     /* whether deadline_ns was set by --default_deadline_seconds */

@@ -5,6 +5,7 @@
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler_internal.h"
 #include "server/batching/sub_requests.h"
+#include "server/metrics/metrics.h"
 
 enum {
     /* Maximum time for inline jobs per turn. The network thread must also serve other
@@ -156,6 +157,7 @@ static void complete_parent(struct srv_job *parent, bool follows_rows)
 struct turn { /* the jobs of a turn that must be completed after the lock is released */
     struct srv_job *refused;
     struct srv_core_job *expired;
+    int n_common; /* number of jobs whose client has no share of its own */
 };
 
 static void refuse(struct turn *t, struct srv_job *job, enum rt_status st)
@@ -165,11 +167,40 @@ static void refuse(struct turn *t, struct srv_job *job, enum rt_status st)
     t->refused = job;
 }
 
+/* Returns the client's share of the model queue of the bucket, or NULL. */
+static struct srv_queue_share *share_of(struct srv_scheduler *s, const struct srv_bucket *b,
+                                        const struct srv_job *job) RT_REQUIRES(s->mu)
+{
+    return s->shares ? srv_queue_shares_find(s->shares, &job->client, b->core.model_queue) : NULL;
+}
+
+/* Refuses the job if its client's queued jobs fill its share of the model queue. Sub-requests are
+ * not checked, because all of them or none must be queued. */
+static enum rt_status check_share(struct srv_scheduler *s, const struct srv_bucket *b,
+                                  struct srv_job *job, struct turn *t) RT_REQUIRES(s->mu)
+{
+    const struct srv_queue_share *share = share_of(s, b, job);
+
+    if (!share)
+        return RT_OK;
+    t->n_common += srv_queue_shares_is_common(s->shares, share);
+    if (!srv_queue_shares_is_full(s->shares, share, &job->version->model_queue->pool->settings,
+                                  &b->core, job->n_rows, job->body_bytes))
+        return RT_OK;
+    job->retry_s = 1;
+    return rt_fail(&job->err, RT_RESOURCE_EXHAUSTED,
+                   "the client's requests fill its share of the queue of model %s version %lld "
+                   "with %lld requests, %zu bytes (--quota_queue_share=%g); retry after 1 s",
+                   job->version->model, (long long)job->version->version, (long long)share->n_jobs,
+                   share->n_bytes, s->server->options.quota_queue_share);
+}
+
 static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv_job *job,
                        int64_t now, struct turn *t) RT_REQUIRES(s->mu)
 {
     atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
     describe(job);
+    job->sched.share = share_of(s, b, job);
     switch (srv_core_submit(job->version->model_queue->pool, &b->core, &job->sched, now)) {
     case SRV_CORE_QUEUED:
         break;
@@ -221,9 +252,11 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
     for (struct srv_job *job = first; job; job = next) {
         next = job->next;
         struct srv_bucket *b = srv_bucket_of(job);
-        if (!b) {
+        const enum rt_status st =
+            b ? check_share(s, b, job, &t) : rt_fail_memory(&job->err, "a queue", sizeof *b);
+        if (st) {
             atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
-            refuse(&t, job, rt_fail_memory(&job->err, "a queue", sizeof *b));
+            refuse(&t, job, st);
         } else if (b->core.merges && job->n_rows > srv_core_row_limit(&b->core) &&
                    job->version->model_queue->batching->splits_large) {
             submit_sub_requests(s, b, job, now, &t);
@@ -241,8 +274,12 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
     if (wake_timer)
         rt_cond_signal(&s->time);
     srv_scheduler_complete_expired(s, t.expired);
+    for (; t.n_common; t.n_common--)
+        srv_metrics_event(s->server->metrics, "quota_shared");
     for (; t.refused; t.refused = next) {
         next = t.refused->next;
+        if (t.refused->retry_s)
+            srv_metrics_event(s->server->metrics, "quota_refused");
         srv_scheduler_complete(s, t.refused);
     }
 }

@@ -1,6 +1,7 @@
 #include "server/batching/scheduler_core.h"
 
 #include "runtime/base/clock.h"
+#include "server/batching/queue_shares.h"
 
 enum {
     /* Minimum time between two searches for jobs whose deadlines have expired. */
@@ -171,6 +172,18 @@ int64_t srv_core_free_rows(const struct srv_core_bucket *b)
                                               : more * limit + srv_core_open_batch_rows(b);
 }
 
+/* Adds the job to what waits for its client, or removes it if `sign` is -1. */
+static void count_for_client(struct srv_core_job *j, int sign)
+{
+    struct srv_queue_share *share = j->share;
+
+    if (!share)
+        return;
+    share->n_jobs += sign;
+    share->n_rows += sign * j->rows;
+    share->n_bytes = sign > 0 ? share->n_bytes + j->bytes : share->n_bytes - j->bytes;
+}
+
 static void unlink_job(struct srv_core *c, struct srv_core_job *j)
 {
     struct srv_core_bucket *b = j->bucket;
@@ -185,6 +198,7 @@ static void unlink_job(struct srv_core *c, struct srv_core_job *j)
     else
         b->tail = j->prev;
     j->next = j->prev = NULL;
+    count_for_client(j, -1);
     b->n_jobs--;
     b->n_rows -= j->rows;
     if (b->n_jobs == 0)
@@ -228,6 +242,7 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
     if (!b->alone)
         j->due_ns = min64(j->due_ns, j->deadline_ns);
     insert(b, j);
+    count_for_client(j, 1);
     count_in(b, j->rows);
     b->used_ns = now;
     b->n_jobs++;

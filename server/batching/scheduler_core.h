@@ -26,6 +26,7 @@ enum { SRV_MAX_BATCH_SIZES = 1024, SRV_MAX_PREFERRED_SIZES = 64 };
 
 struct srv_core_bucket;
 struct srv_core_model_queue;
+struct srv_queue_share; /* queue_shares.h */
 
 enum { SRV_CORE_LEVEL = 2 /* level of jobs without a priority */ };
 
@@ -40,6 +41,7 @@ struct srv_core_job {
     /* Jobs of a lower level run first within their model queue, in any bucket that does not run in
      * order of arrival; 0 stands for SRV_CORE_LEVEL. */
     uint32_t level;
+    struct srv_queue_share *share; /* counts the job while it is queued; may be NULL */
 };
 
 struct srv_core_policy {
@@ -74,8 +76,7 @@ struct srv_core_queue {
 
 struct srv_core_bucket {
     struct srv_core_model_queue *model_queue;
-    /* NULL if the number of waiting batches is not limited */
-    struct srv_core_queue *queue;
+    struct srv_core_queue *queue; /* NULL if the number of waiting batches is not limited */
     struct srv_core_bucket *next;
     struct srv_core_job *head, *tail;
     int64_t n_rows; /* total number of rows of the queued jobs */
@@ -171,7 +172,7 @@ enum srv_core_admission {
     SRV_CORE_FULL,         /* the limit of queued jobs or bytes is reached */
     SRV_CORE_FULL_BATCHES, /* the limit of queued batches is reached */
 };
-/* Queues job `j` in bucket `b`. The rows, bytes and deadline_ns of `j` must be set. */
+/* Queues job `j` in bucket `b`. Its rows, bytes, deadline_ns and share must be set. */
 enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_bucket *b,
                                         struct srv_core_job *j, int64_t now);
 
@@ -185,8 +186,7 @@ struct srv_core_batch {
     struct srv_core_bucket *bucket; /* NULL if no batch can run now */
     struct srv_core_job *jobs;      /* linked by `next` */
     int n_jobs;
-    /* total number of rows, or 0 for a job that is never merged */
-    int64_t rows;
+    int64_t rows;     /* total number of rows, or 0 for a job that is never merged */
     int64_t run_rows; /* `rows` rounded up to an allowed batch size */
     /* Expected cost of the run in nanoseconds. The model queue is charged for it until
      * srv_core_done charges the measured cost. */

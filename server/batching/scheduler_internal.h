@@ -26,6 +26,7 @@
 #include "server/batching/batch.h"
 #include "server/batching/buckets.h"
 #include "server/batching/feed_reclaimer.h"
+#include "server/batching/queue_shares.h"
 #include "server/batching/scheduler.h"
 
 /* The capacity of all model queues together is SRV_QUEUES_FACTOR times the capacity of one model
@@ -96,8 +97,9 @@ struct srv_scheduler {
     /* The scheduler core of the CPU's model queues, and the scheduler core of the GPUs' model
      * queues. mu guards these and all following members up to `stopping`. */
     struct srv_core cpu, gpus;
-    int64_t timer_ns; /* time at which the timer thread will wake */
-    int64_t taken_ns; /* time at which a worker of group 0 last took a batch */
+    struct srv_queue_shares *shares; /* or NULL without --quota_queue_share */
+    int64_t timer_ns;                /* time at which the timer thread will wake */
+    int64_t taken_ns;                /* time at which a worker of group 0 last took a batch */
     int n_busy;       /* number of busy workers of group 0, excluding spare workers */
     int n_waiting;    /* number of unfinished runs that have waited */
     int n_threads;    /* number of threads of workers and of runs that have waited */

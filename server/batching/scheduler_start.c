@@ -58,6 +58,7 @@ static void stop(struct srv_scheduler *s, bool has_timer)
         rt_cond_wait(&s->no_threads, &s->mu);
     rt_mutex_unlock(&s->mu);
     srv_feed_reclaimer_stop(&s->reclaimer);
+    srv_queue_shares_free(s->shares);
     for (int i = 0; i < s->n_workers; i++)
         rt_arena_free(s->worker[i].arena);
     if (s->pool)
@@ -123,6 +124,15 @@ static bool start_workers(struct srv_scheduler *s)
     return srv_scheduler_start_spare(s);
 }
 
+/* Returns false if memory runs out. */
+static bool open_shares(struct srv_scheduler *s)
+{
+    const struct srv_options *o = &s->server->options;
+    if (o->quota_queue_share > 0)
+        s->shares = srv_queue_shares_new(o->quota_queue_share, o->quota_max_clients);
+    return o->quota_queue_share <= 0 || s->shares;
+}
+
 enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler **out,
                                  struct rt_error *err)
 {
@@ -152,7 +162,8 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
     s->pool = rt_pool_new(0);
     if (s->pool && server->run_memory.limit)
         rt_pool_share(s->pool, &server->run_memory);
-    const bool ok = srv_feed_reclaimer_start(&s->reclaimer) && s->pool && start_workers(s);
+    const bool ok =
+        srv_feed_reclaimer_start(&s->reclaimer) && open_shares(s) && s->pool && start_workers(s);
     if (s->batching.num_batch_threads > s->group[0].n_workers)
         RT_LOG(RT_LOG_INFO,
                "num_batch_threads is %lld, but %d batches run at a time: one per worker "

@@ -141,6 +141,7 @@ enum rt_status srv_sub_requests_split(
             .fetches = rt_arena_array(arena, (size_t)parent->n_fetches + 1, sizeof *job->fetches),
             .max_inline_bytes = parent->max_inline_bytes,
             .n_rows = want < left ? want : left,
+            .client = parent->client,
             .deadline_ns = parent->deadline_ns,
             .level = parent->level,
             .received_ns = parent->received_ns,

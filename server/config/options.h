@@ -71,6 +71,7 @@ struct srv_options {
     const char *quota_client;
     double quota_requests_per_second; /* 0 means no limit */
     int64_t quota_bytes_per_second;   /* 0 means no limit */
+    double quota_queue_share;         /* 0 means no limit */
     int64_t quota_max_clients;
     int64_t max_batch_rows;
     /* maximum expected run time in microseconds of an inline job; 0 means that no job runs

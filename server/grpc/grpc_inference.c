@@ -82,6 +82,7 @@ static void done(struct srv_job *job)
         srv_stream_post(c);
         return;
     }
+    c->retry_s = job->retry_s;
     unsigned char *p = st ? NULL : (unsigned char *)rt_bytes_take(&out, &n);
     if (!p)
         rt_bytes_clear(&out);
@@ -349,7 +350,7 @@ static enum rt_status take_quota(struct srv_call *c)
 {
     struct srv_call *call = c->stream_of ? c->stream_of : c; /* as the core knows it */
     const char *by = c->server->options.quota_client;
-    struct rt_span client = rt_span_of(NULL, 0);
+    struct rt_span name = rt_span_of(NULL, 0);
     int64_t retry_s = 0;
 
     if (!c->server->quota)
@@ -361,12 +362,13 @@ static enum rt_status take_quota(struct srv_call *c)
             grpc_auth_context_find_properties_by_name(auth, GRPC_X509_CN_PROPERTY_NAME);
         const grpc_auth_property *p = grpc_auth_property_iterator_next(&at);
         if (p)
-            client = rt_span_of(p->value, p->value_length);
+            name = rt_span_of(p->value, p->value_length);
     } else if (!is_tls) {
-        client = srv_call_metadata(call, by);
+        name = srv_call_metadata(call, by);
     }
+    c->job.client = srv_quota_client_of(c->server->quota, name);
     const enum srv_quota_answer a = srv_quota_take(
-        c->server->quota, client, call->n_in - call->quota_in, rt_now_ns(), &retry_s);
+        c->server->quota, &c->job.client, call->n_in - call->quota_in, rt_now_ns(), &retry_s);
     call->quota_in = call->n_in;
     grpc_auth_context_release(auth);
     if (a == SRV_QUOTA_TAKEN_SHARED)

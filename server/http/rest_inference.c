@@ -146,6 +146,7 @@ static void init(struct srv_rest_request *r)
     inf->shared_memory = r->server->shared_memory;
     job->io_loop = r->io_loop;
     job->owner = r;
+    job->client = r->client;
     job->span = srv_request_span_read(&r->span);
     job->done = done;
     job->max_inline_bytes = LONG_OUTPUTS;

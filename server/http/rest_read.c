@@ -228,9 +228,10 @@ static enum rt_status take_quota(struct srv_rest_call *req)
 
     if (!has_quota(req))
         return RT_OK;
-    const enum srv_quota_answer a = srv_quota_take(
-        r->server->quota, quota_client(req, name, sizeof name),
-        req->length == UINT64_MAX ? 0 : req->length, req->loop->now_ns, &req->retry_s);
+    r->client = srv_quota_client_of(r->server->quota, quota_client(req, name, sizeof name));
+    const enum srv_quota_answer a =
+        srv_quota_take(r->server->quota, &r->client, req->length == UINT64_MAX ? 0 : req->length,
+                       req->loop->now_ns, &req->retry_s);
     if (a == SRV_QUOTA_TAKEN_SHARED)
         srv_metrics_event(r->server->metrics, "quota_shared");
     if (a != SRV_QUOTA_REFUSED)
@@ -241,12 +242,11 @@ static enum rt_status take_quota(struct srv_rest_call *req)
 
 void srv_rest_charge_quota(struct srv_rest_call *req)
 {
-    char name[QUOTA_NAME_BYTES];
+    const struct srv_rest_request *r = &req->pub;
 
     if (!has_quota(req) || req->length != UINT64_MAX)
         return;
-    srv_quota_charge(req->pub.server->quota, quota_client(req, name, sizeof name), req->pub.body.n,
-                     req->loop->now_ns);
+    srv_quota_charge(r->server->quota, &r->client, r->body.n, req->loop->now_ns);
     req->length = req->pub.body.n; /* nothing is charged twice */
 }
 

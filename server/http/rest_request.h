@@ -45,6 +45,7 @@ struct srv_rest_request {
     struct rt_span json_length;
     /* header Authorization of a request for an action; p is NULL if the request lacks it */
     struct rt_span authorization;
+    struct srv_quota_client client; /* the client of an inference, if there are quotas */
     /* whether the request has the header Origin, which browsers add for web pages */
     bool is_from_page;
 

@@ -133,6 +133,8 @@ class Quota(unittest.TestCase):
     def test_flags_that_do_not_fit(self):
         for flags, words in ((["--quota_client=x-client"], "needs --quota_requests_per_second"),
                              ([SLOW_RATE], "need --quota_client"),
+                             (["--quota_queue_share=0.5"], "need --quota_client"),
+                             (["--quota_client=x-client", "--quota_queue_share=1.5"], "is larger than 1"),
                              (["--quota_client=X-Client", SLOW_RATE], "lower-case name of a header"),
                              (["--quota_client=a b", SLOW_RATE], "lower-case name of a header")):
             with self.subTest(flags):
@@ -172,6 +174,70 @@ class Quota(unittest.TestCase):
         self.refused(stubs[one].ModelInfer, self.request())
         stubs[two].ModelInfer(self.request(), timeout=WAIT)
         self.refused(stubs[two].ModelInfer, self.request())
+
+    def serve_with_queue(self):
+        """Serves with a queue of 8 requests, of which a client may have 2. Requests wait until they are 4."""
+        folder = tempfile.mkdtemp(prefix="slipway-batching-")
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        path = os.path.join(folder, "batching")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("max_batch_size { value: 4 } batch_timeout_micros { value: 3600000000 } "
+                       "max_enqueued_batches { value: 100 }")
+        self.serve("--quota_client=x-client", "--quota_queue_share=0.25", "--max_queue_jobs=8", "--enable_batching=true",
+                   f"--batching_parameters_file={path}")
+        self.pool = concurrent.futures.ThreadPoolExecutor(8)
+        self.addCleanup(self.pool.shutdown)
+
+    def wait_for_queue(self, n):
+        wait_for(lambda: self.server.metric("slipway_queue_requests") == n, f"{n} queued requests")
+
+    def refused_for_share(self, call, *args, **kw):
+        with self.assertRaises(grpc.RpcError) as caught:
+            call(*args, timeout=WAIT, **kw)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        self.assertIn("fill its share of the queue of model half_plus_two version ", caught.exception.details())
+        self.assertEqual(dict(caught.exception.trailing_metadata())["retry-after"], "1")
+
+    def test_share_of_the_queue(self):
+        self.serve_with_queue()
+        stub, a = self.channel(), {"metadata": (("x-client", "a"),)}
+        waiting = [self.pool.submit(self.ask, "a") for _ in range(2)]
+        self.wait_for_queue(2)
+        for path, body in zip(PATHS, (BODY, json.dumps({"instances": [[1.0]]}).encode())):
+            status, retry, answer = self.ask("a", path, body)
+            self.assertEqual((status, retry), (429, "1"))
+            self.assertIn("(--quota_queue_share=0.25); retry after 1 s", json.loads(answer)["error"])
+        self.refused_for_share(stub.ModelInfer, self.request(), **a)
+        for answer in stub.ModelStreamInfer(iter([self.request()] * 2), timeout=WAIT, **a):
+            self.assertIn("fill its share of the queue", answer.error_message)
+        self.assertEqual(self.server.metric('slipway_events_total{event="quota_refused"}'), 5)
+        waiting += [self.pool.submit(self.ask, "b") for _ in range(2)]
+        self.assertEqual([w.result()[0] for w in waiting], [200] * 4)
+        # A stream has a share too, and answers what it could queue when the batch is full.
+        stream = stub.ModelStreamInfer(iter([self.request()] * 3), timeout=WAIT, **a)
+        self.wait_for_queue(2)
+        wait_for(lambda: self.server.metric('slipway_events_total{event="quota_refused"}') == 6, "the third to be refused")
+        waiting = [self.pool.submit(self.ask, "b") for _ in range(2)]
+        self.assertEqual([bool(answer.error_message) for answer in stream], [False, False, True])
+        self.assertEqual([w.result()[0] for w in waiting], [200] * 2)
+
+    def test_places_in_the_queue_come_back(self):
+        self.serve_with_queue()
+        stub, a = self.channel(), {"timeout": WAIT, "metadata": (("x-client", "a"),)}
+        gone = [stub.ModelInfer.future(self.request(), **a) for _ in range(2)]
+        self.wait_for_queue(2)
+        for call in gone:
+            call.cancel()
+        waiting = [self.pool.submit(self.ask, "b") for _ in range(2)]  # their batch drops what was cancelled
+        self.assertEqual([w.result()[0] for w in waiting], [200] * 2)
+        late = self.request()
+        late.parameters["timeout"].int64_param = 1000
+        for call in [stub.ModelInfer.future(late, **a) for _ in range(2)]:
+            self.assertIsNotNone(call.exception())
+        self.wait_for_queue(0)
+        waiting = [self.pool.submit(self.ask, client) for client in "aabb"]
+        self.assertEqual([w.result()[0] for w in waiting], [200] * 4)
+        self.assertEqual(self.server.metric('slipway_events_total{event="quota_refused"}'), 0)
 
     def test_metadata_is_no_certificate(self):
         self.serve("--quota_client=tls", SLOW_RATE)

@@ -18,10 +18,9 @@ static struct srv_quota *quota(double requests, double bytes, int64_t n_clients)
 /* Returns 0 if the request is accepted, and otherwise the seconds until the next one. */
 static int64_t take(struct srv_quota *q, const char *key, uint64_t bytes, int64_t now_ns)
 {
+    const struct srv_quota_client client = srv_quota_client_of(q, rt_span_str(key));
     int64_t retry_s = -1;
-    return srv_quota_take(q, rt_span_str(key), bytes, now_ns, &retry_s) == SRV_QUOTA_REFUSED
-               ? retry_s
-               : 0;
+    return srv_quota_take(q, &client, bytes, now_ns, &retry_s) == SRV_QUOTA_REFUSED ? retry_s : 0;
 }
 
 static void a_client_has_so_many_requests_per_second(void **state)
@@ -61,7 +60,8 @@ static void a_large_request_is_paid_off(void **state)
     assert_int_equal(take(q, "a", 1, 1 * S), 10); /* 901 bytes are missing */
     assert_int_equal(take(q, "a", 1, 9 * S), 2);
     assert_int_equal(take(q, "a", 1, 11 * S), 0);
-    srv_quota_charge(q, rt_span_str("a"), UINT64_MAX, 12 * S);
+    const struct srv_quota_client a = srv_quota_client_of(q, rt_span_str("a"));
+    srv_quota_charge(q, &a, UINT64_MAX, 12 * S);
     assert_int_equal(take(q, "a", 1, 12 * S), 3600);
     srv_quota_free(q);
 }
@@ -75,7 +75,8 @@ static void clients_without_a_bucket_share_one(void **state)
     int shared = 0, refused = 0;
     for (int i = 0; i < 1000; i++) {
         snprintf(key, sizeof key, "k%d", i);
-        const enum srv_quota_answer a = srv_quota_take(q, rt_span_str(key), 0, 1 * S, &retry_s);
+        const struct srv_quota_client client = srv_quota_client_of(q, rt_span_str(key));
+        const enum srv_quota_answer a = srv_quota_take(q, &client, 0, 1 * S, &retry_s);
         shared += a == SRV_QUOTA_TAKEN_SHARED;
         refused += a == SRV_QUOTA_REFUSED;
     }
@@ -85,8 +86,21 @@ static void clients_without_a_bucket_share_one(void **state)
     assert_int_equal(take(q, "k0", 0, 1 * S), 1);
     for (int i = 0; i < 8; i++) {
         snprintf(key, sizeof key, "n%d", i);
-        assert_int_equal(srv_quota_take(q, rt_span_str(key), 0, 3 * S, &retry_s), SRV_QUOTA_TAKEN);
+        const struct srv_quota_client client = srv_quota_client_of(q, rt_span_str(key));
+        assert_int_equal(srv_quota_take(q, &client, 0, 3 * S, &retry_s), SRV_QUOTA_TAKEN);
     }
+    srv_quota_free(q);
+}
+
+static void without_rates_every_request_is_accepted(void **state)
+{
+    (void)state;
+    struct srv_quota *q = quota(0, 0, 8);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(take(q, "a", 1 << 20, 1 * S), 0);
+    const struct srv_quota_client a = srv_quota_client_of(q, rt_span_str("a"));
+    srv_quota_charge(q, &a, UINT64_MAX, 1 * S);
+    assert_int_equal(take(q, "a", 1, 1 * S), 0);
     srv_quota_free(q);
 }
 
@@ -97,6 +111,7 @@ int main(void)
         cmocka_unit_test(less_than_one_request_per_second_is_a_rate_too),
         cmocka_unit_test(a_large_request_is_paid_off),
         cmocka_unit_test(clients_without_a_bucket_share_one),
+        cmocka_unit_test(without_rates_every_request_is_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,6 +107,8 @@ static struct world *begin(struct world *w, int n_workers, bool rowwise, bool wr
     w->server.options = (struct srv_options){
         .max_batch_rows = 64, .max_queue_jobs = 20, .max_queue_bytes = 1 << 20, .inline_max_us = 0};
     w->server.options.enable_batching = batching;
+    w->server.options.quota_queue_share = w->queue_share;
+    w->server.options.quota_max_clients = 8;
     if (parameters) {
         folder_new();
         folder_write("batching.txt", parameters);
@@ -147,6 +149,13 @@ struct world *sched_begin_with(int n_workers, bool rowwise, bool writes, enum sr
                                const char *parameters)
 {
     return begin(new_world(), n_workers, rowwise, writes, batching, parameters);
+}
+
+struct world *sched_begin_with_shares(double part, enum srv_maybe batching, const char *parameters)
+{
+    struct world *w = new_world();
+    w->queue_share = part;
+    return begin(w, 1, true, false, batching, parameters);
 }
 
 struct world *sched_begin_on_gpus(int n, int gpu)
@@ -212,6 +221,7 @@ struct request *sched_submit_shaped(struct world *w, int rank, const int64_t *di
                               .n_fetches = 1,
                               .fetches = &r->fetch,
                               .max_inline_bytes = w->max_inline_bytes,
+                              .client = w->client,
                               .deadline_ns = deadline,
                               .body_bytes = 100,
                               .done = sched_on_done,

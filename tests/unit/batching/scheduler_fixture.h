@@ -38,6 +38,7 @@ extern struct sched_model {
 } sched_model;
 
 struct world {
+    double queue_share; /* --quota_queue_share */
     struct srv_server server;
     struct srv_map map;
     struct srv_io_loop io_loop;
@@ -47,9 +48,10 @@ struct world {
     struct rt_model loaded;
     struct srv_version version;
     struct rt_device gpu[2];
-    struct srv_version *other; /* version of later requests; NULL means `version` */
-    size_t max_inline_bytes;   /* srv_job.max_inline_bytes of later requests */
-    _Atomic int n_done;        /* number of requests that have a response */
+    struct srv_version *other;      /* version of later requests; NULL means `version` */
+    size_t max_inline_bytes;        /* srv_job.max_inline_bytes of later requests */
+    struct srv_quota_client client; /* srv_job.client of later requests */
+    _Atomic int n_done;             /* number of requests that have a response */
 };
 
 struct request {
@@ -64,6 +66,8 @@ struct request {
  * request has completed. */
 struct world *sched_begin_with(int n_workers, bool rowwise, bool writes, enum srv_maybe batching,
                                const char *parameters);
+/* Starts a server with one worker, whose clients may take a part of each queue. */
+struct world *sched_begin_with_shares(double part, enum srv_maybe batching, const char *parameters);
 /* Starts a server without --enable_batching. */
 struct world *sched_begin(int n_workers, bool rowwise, bool writes);
 /* Starts a server with --enable_batching=true, one worker, and a signature that is not known to be
