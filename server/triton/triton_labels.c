@@ -87,6 +87,7 @@ static enum rt_status read_file(struct srv_triton *t, size_t i, const char *base
     free(text);
     *left -= n;
     out->output = t->message->output[i]->name;
+    out->filename = name;
     return st ? srv_triton_fail(t, type, "label_filename", n_before, err, "%s", rt_error_text(&why))
               : RT_OK;
 }
@@ -118,4 +119,13 @@ const struct srv_triton_labels *srv_triton_labels(const struct srv_triton *t, co
         if (strcmp(l->output, output) == 0)
             return l;
     return NULL;
+}
+
+size_t srv_triton_label_file_bytes(const struct srv_triton *t)
+{
+    size_t n = 0;
+
+    for (const struct srv_triton_labels *l = t ? t->labels : NULL; l && l->output; l++)
+        n += strlen(l->filename);
+    return n;
 }

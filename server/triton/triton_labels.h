@@ -10,7 +10,8 @@
 #include "server/triton/triton.h"
 
 struct srv_triton_labels {
-    const char *output; /* name of the output, or NULL after the last labels of a list */
+    const char *output;   /* name of the output, or NULL after the last labels of a list */
+    const char *filename; /* label_filename as config.pbtxt has it */
     int n;
     const struct rt_span *label;
 };
@@ -26,6 +27,9 @@ enum rt_status srv_triton_parse_labels(struct rt_span text, struct rt_arena *are
  * has none. `t` may be NULL. */
 const struct srv_triton_labels *srv_triton_labels(const struct srv_triton *t, const char *signature,
                                                   const char *output);
+/* Returns the bytes of the names of all files, at most as many as config.pbtxt has. `t` may be
+ * NULL. */
+size_t srv_triton_label_file_bytes(const struct srv_triton *t);
 /* Returns the label of a class, or an empty span. `l` may be NULL. */
 static inline struct rt_span srv_triton_label(const struct srv_triton_labels *l, int64_t index)
 {

@@ -40,8 +40,13 @@ class TritonClients(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="slipway-triton-")
-        for name in ("half_plus_two", "digits"):
-            os.symlink(os.path.join(support.MODELS, name), os.path.join(cls.folder.name, name))
+        os.symlink(os.path.join(support.MODELS, "half_plus_two"), os.path.join(cls.folder.name, "half_plus_two"))
+        digits = pathlib.Path(cls.folder.name, "digits")  # as in Triton's repositories
+        (digits / "1").mkdir(parents=True)
+        os.symlink(os.path.join(support.MODELS, "digits", "1"), digits / "1" / "model.savedmodel")
+        (digits / "labels.txt").write_text("".join(f"digit {n}\n" for n in range(10)), encoding="ascii")
+        (digits / "config.pbtxt").write_text('output { name: "output_0" data_type: TYPE_FP32 dims: [-1, 10] '
+                                             'label_filename: "labels.txt" }', encoding="ascii")
         write_types(os.path.join(cls.folder.name, "types", "1"))
         cls.server = support.Server(f"--models={cls.folder.name}")
         cls.targets = {triton_http: f"127.0.0.1:{cls.server.rest_port}",
@@ -79,6 +84,8 @@ class TritonClients(unittest.TestCase):
             json = {} if client is self.clients[triton_http] else {"as_json": True}
             config = get(client.get_model_config("half_plus_two", **json))
             self.assertEqual((config["input"][0]["data_type"], config["backend"]), ("TYPE_FP32", "tensorflow"))
+            config = get(client.get_model_config("digits", **json))
+            self.assertEqual(config["output"][0]["label_filename"], "labels.txt")
 
     def test_statistics(self):
         for module, client in self.clients.items():
@@ -92,6 +99,9 @@ class TritonClients(unittest.TestCase):
             x = tensor(module, "x", np.array([[3], [5]], np.float32))
             got = client.infer("half_plus_two", [x], outputs=[module.InferRequestedOutput("y", class_count=2)])
             self.assertEqual(got.as_numpy("y").tolist(), [[b"3.500000:0"], [b"4.500000:0"]])
+            pixels = tensor(module, "pixels", np.zeros((1, 8, 8, 1), np.float32))
+            got = client.infer("digits", [pixels], outputs=[module.InferRequestedOutput("output_0", class_count=1)])
+            self.assertRegex(got.as_numpy("output_0").item().decode(), r"^0\.\d+:(\d):digit \1$")
 
     def test_shared_memory(self):
         x = np.arange(6, dtype=np.float32).reshape(-1, 1)

@@ -169,6 +169,20 @@ class Labels(Repository):
         self.assertEqual(self.infer("m@twice", request)[1]["outputs"][0]["data"],
                          ["2.000000:1", "0.000000:0", "6.000000:0", "4.000000:1"])
 
+    def test_the_configuration_names_the_file(self):
+        name = 'a "name"/größer'
+        self.model("m", f"output {{ name: 'y' data_type: TYPE_FP32 dims: [-1, 2] label_filename: '{name}' }}")
+        os.mkdir(os.path.join(self.folder, "m", 'a "name"'))
+        with open(os.path.join(self.folder, "m", name), "wb"):
+            pass
+        self.serve()
+        for model, expected in (("m", name), ("m@twice", "")):
+            config = self.get(f"/v2/models/{model}/config")[1]
+            self.assertEqual((config["output"][0].get("label_filename", ""), config["output"][0]["dims"]), (expected, [-1, 2]))
+            self.assertNotIn("label_filename", config["input"][0])
+            config = self.stub.ModelConfig(grpc_service_pb2.ModelConfigRequest(name=model), timeout=WAIT).config
+            self.assertEqual((config.output[0].label_filename, config.output[0].dims), (expected, [-1, 2]))
+
 
 class Refusals(Repository):
     def test_what_would_change_answers_is_refused(self):

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "server/triton/triton.h"
+#include "server/triton/triton_labels.h"
 #include "server/versions/status.h"
 
 /* ---- the repository's index ---- */
@@ -168,15 +168,30 @@ const struct srv_description_steps srv_oip_index = {find_index, write_index};
 
 /* ---- the configuration of a model ---- */
 
-static void write_tensors_json(struct rt_bytes *out, const struct rt_tensor_spec *specs, int n)
+/* Returns the name of the file with the labels of an output's classes, or NULL. */
+static const char *label_file(const struct srv_description *d, const char *output)
+{
+    const struct srv_oip_model *m = d->state;
+    const struct srv_triton_labels *l = srv_triton_labels(d->version->triton, m->sig->name, output);
+    return l ? l->filename : NULL;
+}
+
+/* Appends the inputs or outputs of the model. */
+static void write_tensors_json(const struct srv_description *d, struct rt_bytes *out,
+                               const struct rt_tensor_spec *specs, int n, bool are_outputs)
 {
     const char *type;
 
     for (int i = 0; i < n; i++) {
+        const char *labels = are_outputs ? label_file(d, specs[i].alias) : NULL;
         srv_triton_type(specs[i].dtype, &type);
         srv_oip_json_begin(out, i, specs[i].alias, strlen(specs[i].alias));
         rt_bytes_addf(out, ",\"data_type\":\"TYPE_%s\"", type);
         srv_oip_json_dims(out, "dims", specs[i].shape.rank, specs[i].shape.dim);
+        if (labels) {
+            rt_bytes_adds(out, ",\"label_filename\":");
+            srv_json_quote(out, labels, strlen(labels));
+        }
         rt_bytes_addc(out, '}');
     }
 }
@@ -189,18 +204,18 @@ static void write_config_json(const struct srv_description *d, struct rt_bytes *
     srv_oip_json_begin(out, 0, (const char *)name.p, name.n);
     rt_bytes_adds(out, ",\"platform\":\"tensorflow_savedmodel\",\"backend\":\"tensorflow\","
                        "\"max_batch_size\":0,\"input\":[");
-    write_tensors_json(out, m->sig->inputs, m->sig->n_inputs);
+    write_tensors_json(d, out, m->sig->inputs, m->sig->n_inputs, false);
     rt_bytes_adds(out, "],\"output\":[");
-    write_tensors_json(out, m->sig->outputs, m->sig->n_outputs);
+    write_tensors_json(d, out, m->sig->outputs, m->sig->n_outputs, true);
     rt_bytes_adds(out, "]}");
 }
 
-/* Appends one ModelInput or ModelOutput message per tensor. dims_number is the field number of the
- * dimensions, which is 4 in ModelInput and 3 in ModelOutput. */
-static void write_tensors(struct rt_bytes *out, uint32_t number, uint32_t dims_number,
-                          const struct rt_tensor_spec *specs, int n)
+/* Appends one ModelInput message per input, or one ModelOutput message per output. Field 4 of
+ * ModelInput is the dimensions. In ModelOutput these are field 3, and field 4 is label_filename. */
+static void write_tensors(const struct srv_description *d, struct rt_bytes *out,
+                          const struct rt_tensor_spec *specs, int n, bool are_outputs)
 {
-    const char *type;
+    const char *type, *labels;
     struct rt_bytes item, dims;
 
     rt_bytes_init(&item, out->limit);
@@ -209,8 +224,11 @@ static void write_tensors(struct rt_bytes *out, uint32_t number, uint32_t dims_n
         srv_put_text(&item, 1, specs[i].alias);
         srv_put_int(&item, 2, (uint64_t)srv_triton_type(specs[i].dtype, &type));
         srv_oip_put_shape(&dims, &specs[i].shape);
-        srv_put_message(&item, dims_number, &dims);
-        srv_put_message(out, number, &item);
+        srv_put_message(&item, are_outputs ? 3 : 4, &dims);
+        labels = are_outputs ? label_file(d, specs[i].alias) : NULL;
+        if (labels)
+            srv_put_text(&item, 4, labels);
+        srv_put_message(out, are_outputs ? 6 : 5, &item);
     }
     rt_bytes_clear(&item);
     rt_bytes_clear(&dims);
@@ -225,12 +243,26 @@ static void write_config(const struct srv_description *d, struct rt_bytes *out)
     rt_bytes_init(&config, out->limit);
     srv_put_bytes(&config, 1, name.p, name.n);
     srv_put_text(&config, 2, "tensorflow_savedmodel");
-    write_tensors(&config, 5, 4, m->sig->inputs, m->sig->n_inputs);
-    write_tensors(&config, 6, 3, m->sig->outputs, m->sig->n_outputs);
+    write_tensors(d, &config, m->sig->inputs, m->sig->n_inputs, false);
+    write_tensors(d, &config, m->sig->outputs, m->sig->n_outputs, true);
     srv_put_text(&config, 17, "tensorflow");
     srv_put_message(out, 1, &config);
     rt_bytes_clear(&config);
 }
 
-const struct srv_description_steps srv_oip_config_json = {srv_oip_find_model, write_config_json};
-const struct srv_description_steps srv_oip_config = {srv_oip_find_model_message, write_config};
+static enum rt_status find_config(struct srv_description *d)
+{
+    const enum rt_status st = srv_oip_find_model(d);
+    if (!st)
+        d->bytes += srv_triton_label_file_bytes(d->version->triton);
+    return st;
+}
+
+static enum rt_status find_config_message(struct srv_description *d)
+{
+    const enum rt_status st = srv_oip_read_model(d);
+    return st ? st : find_config(d);
+}
+
+const struct srv_description_steps srv_oip_config_json = {find_config, write_config_json};
+const struct srv_description_steps srv_oip_config = {find_config_message, write_config};
