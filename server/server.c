@@ -151,6 +151,8 @@ static enum rt_status start_tracer(struct srv_server *s, struct rt_error *err)
         .exporter = {.url = url,
                      .headers = o->otlp_headers,
                      .ca_file = o->otlp_certificate,
+                     .cert_file = o->otlp_client_certificate,
+                     .key_file = o->otlp_client_key,
                      .resource = {.service_name = o->otlp_service_name,
                                   .attributes = o->otlp_resource_attributes},
                      .timeout_ns = o->otlp_timeout_ms * 1000000,

@@ -65,11 +65,21 @@ static bool trust(SSL_CTX *ctx, const char *ca)
     return n > 0;
 }
 
+/* Gives OpenSSL no passphrase, for which it would otherwise ask on the terminal. */
+static int no_passphrase(char *out, int size, int is_written, void *arg)
+{
+    (void)out;
+    (void)size;
+    (void)is_written;
+    (void)arg;
+    return -1;
+}
+
 static bool identify(SSL_CTX *ctx, const char *cert, const char *key)
 {
     BIO *c = memory(cert), *k = memory(key);
     X509 *x = c ? PEM_read_bio_X509(c, NULL, NULL, NULL) : NULL, *more;
-    EVP_PKEY *pkey = k ? PEM_read_bio_PrivateKey(k, NULL, NULL, NULL) : NULL;
+    EVP_PKEY *pkey = k ? PEM_read_bio_PrivateKey(k, NULL, no_passphrase, NULL) : NULL;
     bool ok = x && pkey && SSL_CTX_use_certificate(ctx, x) == 1;
     while (ok && (more = PEM_read_bio_X509(c, NULL, NULL, NULL))) {
         ok = SSL_CTX_add1_chain_cert(ctx, more) == 1;

@@ -16,7 +16,8 @@ struct cl_http_options {
     const char *host, *port;
     bool tls;
     /* Contents of PEM files. `ca` contains the CA certificates. If `ca` is NULL, the system's CA
-     * certificates are used. `cert` and `key` identify the client, or are both NULL. */
+     * certificates are used. `cert` and `key` identify the client, or are both NULL. A key with a
+     * passphrase cannot be used. */
     const char *ca, *cert, *key;
     /* Name that the server's TLS certificate must contain. NULL means `host`. */
     const char *server_name;

@@ -130,6 +130,7 @@ struct srv_options {
      * appended. */
     bool otlp_endpoint_is_complete;
     const char *otlp_headers, *otlp_certificate, *otlp_service_name, *otlp_resource_attributes;
+    const char *otlp_client_certificate, *otlp_client_key; /* both or none */
     int64_t otlp_timeout_ms, otlp_interval_ms;
     int64_t otlp_queue_length; /* maximum number of requests and batches that wait for export */
     double trace_sampling_ratio;

@@ -128,6 +128,12 @@ void srv_otel_environment(struct srv_options *o, char *(*get)(const char *name))
     value = value_of_either(&e, "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
                             "OTEL_EXPORTER_OTLP_CERTIFICATE", &name);
     take_text(&e, "otlp_certificate", &o->otlp_certificate, value);
+    value = value_of_either(&e, "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
+                            "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", &name);
+    take_text(&e, "otlp_client_certificate", &o->otlp_client_certificate, value);
+    value = value_of_either(&e, "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
+                            "OTEL_EXPORTER_OTLP_CLIENT_KEY", &name);
+    take_text(&e, "otlp_client_key", &o->otlp_client_key, value);
     value = value_of_either(&e, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT",
                             &name);
     take_number(&e, "otlp_timeout_seconds", &o->otlp_timeout_ms, name, value, INT32_MAX);

@@ -22,7 +22,7 @@ enum {
     STOP_NS = 2000000000,
     END_NS = 1000000000,       /* further time for the end of a request that was cancelled */
     RESPONSE_BYTES = 64 << 10, /* maximum size of a response */
-    MAX_CA_BYTES = 16 << 20,   /* maximum size of --otlp_certificate */
+    MAX_PEM_BYTES = 16 << 20,  /* maximum size of --otlp_certificate and the files of the client */
 };
 
 struct srv_exporter {
@@ -313,8 +313,44 @@ static void free_exporter(struct srv_exporter *e)
     free(e);
 }
 
+/* The contents of the PEM files, or NULL for those that were not given. */
+struct pem_files {
+    char *ca, *cert, *key;
+};
+
+static void free_pem(struct pem_files *pem)
+{
+    free(pem->ca);
+    free(pem->cert);
+    if (pem->key)
+        explicit_bzero(pem->key, strlen(pem->key));
+    free(pem->key);
+}
+
+static enum rt_status read_pem(const char *flag, const char *path, char **out, struct rt_error *err)
+{
+    size_t n;
+    const enum rt_status st = *path ? rt_file_read(path, MAX_PEM_BYTES, out, &n, err) : RT_OK;
+    return st ? rt_fail_prefix(err, "--%s: ", flag) : RT_OK;
+}
+
+static enum rt_status read_pem_files(const struct srv_exporter_options *o, struct pem_files *pem,
+                                     struct rt_error *err)
+{
+    if (!*o->cert_file != !*o->key_file)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--otlp_client_certificate and --otlp_client_key need each other");
+    enum rt_status st = read_pem("otlp_certificate", o->ca_file, &pem->ca, err);
+    if (!st)
+        st = read_pem("otlp_client_certificate", o->cert_file, &pem->cert, err);
+    if (!st)
+        st = read_pem("otlp_client_key", o->key_file, &pem->key, err);
+    return st;
+}
+
 static enum rt_status connect_to(struct srv_exporter *e, struct rt_error *err)
 {
+    struct pem_files pem = {NULL, NULL, NULL};
     struct url url = {0};
     /* cl_http_new copies the strings, except for the path, which is a part of the option */
     enum rt_status st = parse_url(e->url, e->arena, &url, err);
@@ -324,26 +360,30 @@ static enum rt_status connect_to(struct srv_exporter *e, struct rt_error *err)
     if (!lines)
         return err->code;
     e->path = url.path;
-    const bool has_ca = url.tls && *e->o.ca_file;
-    char *ca = NULL;
-    size_t n_ca;
-    if (has_ca)
-        st = rt_file_read(e->o.ca_file, MAX_CA_BYTES, &ca, &n_ca, err);
-    if (st)
-        return rt_fail_prefix(err, "--otlp_certificate: ");
+    if (url.tls)
+        st = read_pem_files(&e->o, &pem, err);
+    if (st) {
+        free_pem(&pem);
+        return st;
+    }
     const struct cl_http_options http = {.host = url.host,
                                          .port = url.port,
                                          .tls = url.tls,
-                                         .ca = ca,
+                                         .ca = pem.ca,
+                                         .cert = pem.cert,
+                                         .key = pem.key,
                                          .max_body = RESPONSE_BYTES,
                                          .content_type = "application/x-protobuf",
                                          .header_lines = lines,
                                          .cancel_fd = e->cancel_fd};
     e->http = cl_http_new(&http, err);
-    free(ca);
+    if (!e->http && pem.cert)
+        rt_fail_prefix(err, "--otlp_client_certificate=%s, --otlp_client_key=%s: ", e->o.cert_file,
+                       e->o.key_file);
+    if (!e->http && pem.ca)
+        rt_fail_prefix(err, "--otlp_certificate=%s: ", e->o.ca_file);
+    free_pem(&pem);
     rt_arena_reset(e->arena);
-    if (!e->http && has_ca)
-        return rt_fail_prefix(err, "--otlp_certificate=%s: ", e->o.ca_file);
     return e->http ? RT_OK : err->code;
 }
 

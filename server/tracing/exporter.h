@@ -25,6 +25,9 @@ struct srv_exporter_options {
     /* PEM file of the CA certificates with which the collector is verified, or "" for the system's.
      * The file is read once. */
     const char *ca_file;
+    /* PEM files of the certificate that identifies the server to the collector, and of its key, or
+     * "" for none. They are read once. */
+    const char *cert_file, *key_file;
     struct srv_otlp_resource resource;
     int64_t timeout_ns, interval_ns;
     int queue_length; /* maximum number of records in the queue */

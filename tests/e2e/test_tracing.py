@@ -368,6 +368,44 @@ class Export(ExportCase):
             self.assertIn("--otlp_certificate", out)
             self.assertIn(words, out)
 
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_a_collector_that_verifies_its_clients(self):
+        own, client, other = self.certificate("own"), self.certificate("client"), self.certificate("other")
+        key = self.path("client.key")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(own, self.path("own.key"))
+        context.load_verify_locations(client)
+        context.verify_mode = ssl.CERT_REQUIRED
+        collector = self.collector(tls=context)
+        flags = ["--otlp_certificate=" + own]
+        names = ("--otlp_client_certificate=" + client, "--otlp_client_key=" + key)
+        of_all = {"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": client, "OTEL_EXPORTER_OTLP_CLIENT_KEY": key}
+        of_traces = {"OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE": client, "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY": key}
+        bad = {name: other for name in of_all}
+        for more, at in ((names, {}), ((), of_all), (names, bad), ((), {**bad, **of_traces})):
+            with self.subTest(flags=more, environment=at):
+                collector.requests.clear()
+                server = self.traced(collector, *flags, *more, environment=at)
+                _, headers = self.ask(server, *REQUESTS[0])
+                self.request(collector, headers["traceparent"][3:35])
+        server = self.traced(collector, *flags)
+        self.ok(server, headers=[("traceparent", PARENT)])
+        wait_for(lambda: "traces are not exported" in server.log(), "the failure in the log")
+        subprocess.run(["openssl", "pkey", "-in", key, "-aes256", "-passout", "pass:secret", "-out", self.path("locked.key")],
+                       check=True, capture_output=True)
+        cannot = "the client's certificate cannot be used"
+        for cert, k, words in ((client, None, "need each other"), (None, key, "need each other"),
+                               (self.path("none"), key, "--otlp_client_certificate: "), (client, self.path("none"), "--otlp_client_key: "),
+                               (client, self.path("other.key"), cannot), (client, other, cannot), (key, key, cannot),
+                               (client, self.path("locked.key"), cannot)):
+            given = [f"--otlp_client_{flag}={value}" for flag, value in (("certificate", cert), ("key", k)) if value]
+            with self.subTest(given):
+                status, out, _ = command("serve", "--port=0", "--rest_api_port=0", f"--models={MODELS}", *flags, *given,
+                                         "--grpc_socket_path=" + self.path("s"), f"--otlp_endpoint={collector.url}")
+                self.assertEqual(status, 255)
+                self.assertIn("--otlp_client_", out)
+                self.assertIn(words, out)
+
     def certificate(self, name):
         """Makes a self-signed certificate for the loopback address. Returns its path; the key is beside it."""
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
