@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Measures the server: bench.py front|start|swap|load|triton ... (./run bench). Prints ratios and medians of
+"""Measures the server: bench.py front|start|swap|load|triton|image ... (./run bench). Prints ratios and medians of
 alternating runs.
 
 front   half_plus_two Predict on one core, with the load generator on another, compared with minimal echo servers built
         on libmicrohttpd and gRPC, with 1, 16 and 256 connections. Needs wrk and h2load (Debian: wrk, nghttp2-client).
-triton  like `front`, but compared with Triton's own front ends (starts tests/bench/triton/start.sh).
+triton  half_plus_two on one core, compared with Triton's own front ends (starts tests/bench/triton/start.sh), by
+        TensorFlow Serving's protocol and by Triton's.
+image   a model that averages a float image of 224 x 224 x 3: binary inferences of the Open Inference Protocol, compared
+        with Predict over gRPC.
 start   the time from process start to the first correct response of half_plus_two.
 load    --model DIR (for example resnet50, which make_models.py writes): the time from when a version is judged complete
         and stable until it is AVAILABLE, and until its plans are compiled; also the resident memory relative to the
@@ -34,7 +37,9 @@ SLIPWAY = os.path.join(ROOT, "build/release/slipway")
 ECHO_HTTP = os.path.join(ROOT, "build/release/tests/echo_http")
 ECHO_GRPC = os.path.join(ROOT, "build/release/tests/echo_grpc")
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
+INFER = "/inference.GRPCInferenceService/ModelInfer"
 BODY = '{"instances":[1,2,5]}'
+INFER_BODY = '{"inputs":[{"name":"x","shape":[3],"datatype":"FP32","data":[1,2,5]}]}'
 
 
 def pinned(core, *command, **kw):
@@ -83,10 +88,13 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def wrk(port, path, connections, seconds, pid):
+def wrk(port, path, connections, seconds, pid, body=BODY.encode(), headers=()):
     """Returns (requests per second, CPU microseconds of the server per request)."""
-    script = tempfile.NamedTemporaryFile("w", suffix=".lua")
-    script.write(f'wrk.method = "POST"\nwrk.body = [[{BODY}]]\n')
+    script, data = tempfile.NamedTemporaryFile("w", suffix=".lua"), tempfile.NamedTemporaryFile("wb")
+    data.write(body)
+    data.flush()
+    script.write(f'wrk.method = "POST"\nwrk.body = io.open("{data.name}", "rb"):read("*a")\n' +
+                 "".join(f'wrk.headers["{name}"] = "{value}"\n' for name, value in headers))
     script.flush()
     before = cpu_s(pid)
     out = subprocess.run(["taskset", "-c", "1", "wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", script.name,
@@ -97,24 +105,44 @@ def wrk(port, path, connections, seconds, pid):
     return float(re.search(r"Requests/sec:\s+(\S+)", out)[1]), (cpu_s(pid) - before) * 1e6 / max(n, 1)
 
 
-def predict_message():
-    shape = b"\x12\x02\x08\x03"
-    tensor = b"\x08\x01" + b"\x12" + bytes([len(shape)]) + shape + b"\x22\x0c" + struct.pack("<3f", 1, 2, 5)
-    entry = b"\x0a\x01x\x12" + bytes([len(tensor)]) + tensor
-    spec = b"\x0a\x0dhalf_plus_two"
-    message = b"\x0a" + bytes([len(spec)]) + spec + b"\x12" + bytes([len(entry)]) + entry
+def varint(n):
+    return bytes([n & 0x7f | 0x80]) + varint(n >> 7) if n > 0x7f else bytes([n])
+
+
+def field(number, value):
+    """Returns a field of a protobuf message, whose value is bytes or a number."""
+    if isinstance(value, bytes):
+        return varint(number << 3 | 2) + varint(len(value)) + value
+    return varint(number << 3) + varint(value)
+
+
+def framed(message):
     return b"\0" + struct.pack(">I", len(message)) + message
 
 
-def h2load(port, path, connections, streams, seconds, pid):
+def predict_message(model=b"half_plus_two", shape=(3,), content=struct.pack("<3f", 1, 2, 5)):
+    """Returns a PredictRequest with the float tensor x."""
+    tensor = field(1, 1) + field(2, b"".join(field(2, field(1, n)) for n in shape)) + field(4, content)
+    return framed(field(1, field(1, model)) + field(2, field(1, b"x") + field(2, tensor)))
+
+
+def infer_message(model=b"half_plus_two", shape=(3,), content=struct.pack("<3f", 1, 2, 5)):
+    """Returns a ModelInferRequest with the raw contents of the float tensor x."""
+    tensor = field(1, b"x") + field(2, b"FP32") + field(3, b"".join(varint(n) for n in shape))
+    return framed(field(1, model) + field(5, tensor) + field(7, content))
+
+
+def h2load(port, path, connections, streams, seconds, pid, message=predict_message()):
     with tempfile.NamedTemporaryFile("wb") as data:
-        data.write(predict_message())
+        data.write(message)
         data.flush()
         before = cpu_s(pid)
         out = subprocess.run(["taskset", "-c", "1", "h2load", f"-c{connections}", f"-m{streams}", "-D", str(seconds),
                               f"--data={data.name}", "-H", "content-type: application/grpc", "-H", "te: trailers",
                               f"http://127.0.0.1:{port}{path}"], capture_output=True, text=True, check=True).stdout
     n = int(re.search(r"requests: \d+ total, \d+ started, (\d+) done", out)[1])
+    if not n or int(re.search(r"(\d+) succeeded", out)[1]) < n:
+        sys.exit(f"calls failed: {out}")
     return float(re.search(r"finished in \S+, (\S+) req/s", out)[1]), (cpu_s(pid) - before) * 1e6 / max(n, 1)
 
 
@@ -313,27 +341,57 @@ def available(base):
         return set()
 
 
+def spread(ratios):
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f} in {len(ratios)} rounds)"
+
+
+def compare(rounds, sides):
+    """Measures the sides, a dictionary of functions that return (requests/s, CPU us a request), in each round, in an order
+    that alternates. Returns the results of each side."""
+    results = {name: [] for name in sides}
+    for i in range(rounds):
+        for name in sorted(sides, reverse=i % 2 == 1):
+            results[name].append(sides[name]())
+    return results
+
+
+def print_comparison(results, peer):
+    """Prints each side against the peer: the ratio of the rates, and the ratio of the CPU times of a request."""
+    for name, ours in results.items():
+        rates, cpu = ([r[k] for r in ours] for k in (0, 1))
+        line = f"{name}: {statistics.median(rates):.0f} requests/s, CPU {statistics.median(cpu):.1f} us a request"
+        if name != peer:
+            pairs = list(zip(ours, results[peer]))
+            line += (f"; rate / {peer}'s {spread([a[0] / b[0] for a, b in pairs])}, {peer}'s CPU time / this "
+                     f"{spread([b[1] / a[1] for a, b in pairs])}")
+        print(line, flush=True)
+
+
 def triton(args):
-    """Measures Slipway and Triton alternately on core 0. Triton is started by tests/bench/triton/start.sh WORK 0."""
+    """Measures Slipway and Triton on core 0. Triton is started by tests/bench/triton/start.sh WORK 0, and has the requests of
+    tests/bench/triton/load.sh."""
+    here = os.path.join(ROOT, "tests/bench/triton")
     with tempfile.TemporaryDirectory() as folder:
-        here = os.path.join(ROOT, "tests/bench/triton")
-        peer = subprocess.Popen(["sh", f"{here}/start.sh", args.work, "0"], stdout=subprocess.DEVNULL,
+        peer = subprocess.Popen(["sh", f"{here}/start.sh", args.work or folder, "0"], stdout=subprocess.DEVNULL,
                                 stderr=subprocess.DEVNULL)
         server = serve(0, half_plus_two(folder))
         try:
             wait_port(9000, 600)
             wait_port(9001, 60)
             time.sleep(3)
-            rest, grpc = [], []
-            for _ in range(args.rounds):
-                out = subprocess.run(["sh", f"{here}/load.sh", "1"], capture_output=True, text=True, check=True).stdout
-                peer_rest = float(re.search(r"Requests/sec:\s+(\S+)", out)[1])
-                peer_grpc = float(re.search(r"finished in \S+, (\S+) req/s", out)[1])
-                rest.append(wrk(18701, "/v1/models/half_plus_two:predict", 16, 5, server.pid)[0] / peer_rest)
-                grpc.append(h2load(18700, PREDICT, 8, 32, 5, server.pid)[0] / peer_grpc)
-                print(f"Triton REST {peer_rest:.0f}, gRPC {peer_grpc:.0f}", flush=True)
-            print(f"against Triton's front ends: REST {statistics.median(rest):.2f} times, gRPC "
-                  f"{statistics.median(grpc):.2f} times (wanted 1.5)")
+            body, json_type = INFER_BODY.encode(), [("Content-Type", "application/json")]
+            rest = lambda port, path, pid, body: wrk(port, path, 16, args.seconds, pid, body, json_type)
+            grpc = lambda port, path, pid, message: h2load(port, path, 8, 32, args.seconds, pid, message)
+            print_comparison(compare(args.rounds, {
+                "Triton, REST": lambda: rest(9000, "/v2/models/hpt/infer", peer.pid, body),
+                "v2, REST": lambda: rest(18701, "/v2/models/half_plus_two/infer", server.pid, body),
+                "v1, REST": lambda: rest(18701, "/v1/models/half_plus_two:predict", server.pid, BODY.encode()),
+            }), "Triton, REST")
+            print_comparison(compare(args.rounds, {
+                "Triton, gRPC": lambda: grpc(9001, INFER, peer.pid, infer_message(b"hpt")),
+                "v2, gRPC": lambda: grpc(18700, INFER, server.pid, infer_message()),
+                "Predict, gRPC": lambda: grpc(18700, PREDICT, server.pid, predict_message()),
+            }), "Triton, gRPC")
         finally:
             server.terminate()
             peer.terminate()
@@ -341,10 +399,42 @@ def triton(args):
             peer.wait()
 
 
+def image(args):
+    """Measures a model of one cheap op, so that the time is that of the protocols."""
+    sys.path[:0] = [os.path.join(ROOT, "tests/e2e"), os.path.join(ROOT, "build/python")]
+    import small_models  # pylint: disable=import-outside-toplevel
+
+    def build(g):
+        g.placeholder("x", "float")
+        g.const("axes", "int32", [3], int_val=[1, 2, 3])
+        g.node("y", "Mean", "x", "axes", T="float", Tidx="int32")
+
+    shape = (1, 224, 224, 3)
+    pixels = struct.pack("<f", 0.5) * (224 * 224 * 3)
+    head = json.dumps({"inputs": [{"name": "x", "shape": shape, "datatype": "FP32",
+                                   "parameters": {"binary_data_size": len(pixels)}}],
+                       "outputs": [{"name": "y", "parameters": {"binary_data": True}}]}).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        small_models.write(os.path.join(folder, "image", "1"),
+                           {"serving_default": ({"x": ("x", "float", [-1, 224, 224, 3])}, {"y": ("y", "float", [-1])})}, build)
+        server = serve(0, folder)
+        try:
+            grpc = lambda path, message: h2load(18700, path, 4, 2, args.seconds, server.pid, message)
+            print_comparison(compare(args.rounds, {
+                "Predict, gRPC": lambda: grpc(PREDICT, predict_message(b"image", shape, pixels)),
+                "v2, gRPC": lambda: grpc(INFER, infer_message(b"image", shape, pixels)),
+                "v2, REST": lambda: wrk(18701, "/v2/models/image/infer", 8, args.seconds, server.pid, head + pixels,
+                                        [("Inference-Header-Content-Length", len(head))]),
+            }), "Predict, gRPC")
+        finally:
+            server.terminate()
+            server.wait()
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["front", "start", "swap", "load", "triton"])
+    parser.add_argument("what", choices=["front", "start", "swap", "load", "triton", "image"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=3)
     parser.add_argument("--model", help="swap, load: a version's directory")
@@ -357,7 +447,7 @@ def main():
     parser.add_argument("--pause", type=float, default=2)
     parser.add_argument("--work", help="swap, load, triton: folder for what they make")
     args = parser.parse_args()
-    {"front": front, "start": start, "swap": swap, "load": load, "triton": triton}[args.what](args)
+    {"front": front, "start": start, "swap": swap, "load": load, "triton": triton, "image": image}[args.what](args)
 
 
 if __name__ == "__main__":
