@@ -316,6 +316,8 @@ class Rest(OipTest):
                  {"inputs": [one], "outputs": [{"name": "y", "parameters": {"classification": -3}}]})):
             with self.subTest(words):
                 self.refused(status, words, "types@float", request)
+        self.refused(404, 'no signature "no"', "types@no", {"inputs": [one]})
+        self.refused(404, 'model "types@float" is not served', "types@float@float", {"inputs": [one]})
         for dtype, bad in (("INT8", 128), ("UINT8", -1), ("INT32", 1.5), ("UINT64", 2**64), ("BOOL", 2),
                            ("INT64", True), ("BYTES", 1), ("FP32", 1e300)):
             signature = {"BYTES": "string"}.get(dtype) or next(k for k, v in TYPES.items() if v[0] == dtype)

@@ -497,6 +497,23 @@ class SharedMemory(test_oip.Client):
         self.region("unregister")
         self.refused(400, 'no region of shared memory "r" is registered', "types@uint8", request)
 
+    def test_regions_that_overlap(self):
+        self.put(struct.pack("<8f", *range(8)))
+        self.register("one", size=24)
+        self.register("two", offset=8, size=24)
+
+        def request(at, to):
+            return {"inputs": [tensor("x", "FP32", [4], **self.shared(16, at, "one"))],
+                    "outputs": [{"name": "y", "parameters": self.shared(16, to, "two")}]}
+        self.assertEqual(self.infer("types@float", request(8, 8))[0], 200)  # the output overwrites a half of the input
+        self.assertEqual(struct.unpack("<8f", self.read(0, 32)), (0, 1, 2, 3, 2, 3, 4, 5))
+        self.refused(400, "does not have the bytes", "types@float", request(12, 8))
+        self.refused(400, "does not have the bytes", "types@float", request(8, 12))
+        self.assertEqual(struct.unpack("<8f", self.read(0, 32)), (0, 1, 2, 3, 2, 3, 4, 5))
+        self.region("unregister", "two")
+        self.refused(400, 'no region of shared memory "two" is registered', "types@float", request(8, 8))
+        self.assertEqual(self.regions(), [{"name": "one", "key": self.key, "offset": 0, "byte_size": 24}])
+
     def test_requests_that_are_refused(self):
         self.put(bytes(100))
         self.register()
