@@ -68,6 +68,13 @@ def half_plus_two(n=1):
     return request.SerializeToString()
 
 
+def infer_half_plus_two():
+    request = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two")
+    request.inputs.add(name="x", datatype="FP32", shape=[1])
+    request.raw_input_contents.append(bytes(4))
+    return request.SerializeToString()
+
+
 class Stall(Case):
     def serve(self, *flags):
         if not os.path.exists(self.path("models")):
@@ -104,10 +111,7 @@ class Stall(Case):
             self.assertEqual(self.cut_off(server, "answer"), 2)
 
     def test_further_requests_of_a_stream_do_not_excuse_who_takes_no_answer(self):
-        request = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two")
-        request.inputs.add(name="x", datatype="FP32", shape=[1])
-        request.raw_input_contents.append(bytes(4))
-        body = http2.message(request.SerializeToString())
+        body = http2.message(infer_half_plus_two())
         with self.serve() as server, http2.Connection(server.grpc_port, window=0) as c:
             stream = c.begin(STREAM, body)
             end = time.monotonic() + 60 * SLOW
@@ -483,18 +487,21 @@ class Streams(Case):
             wait_for(lambda: other.status(other.begin(REFLECT, self.SERVICES), 0.2) is None,
                      "the share")
 
-    def test_a_reflection_stream_without_requests_is_ended(self):
+    def test_a_stream_without_requests_is_ended(self):
+        infer = http2.message(infer_half_plus_two())
         with Server(f"--models={MODELS}", FLAG) as server, \
                 http2.Connection(server.grpc_port) as c:
-            silent = [c.begin(REFLECT, self.SERVICES) for _ in range(10)]
-            asking = c.begin(REFLECT, self.SERVICES)
+            silent = [c.begin(*call) for call in [(REFLECT, self.SERVICES), (STREAM, infer)] for _ in range(5)]
+            asking = [(c.begin(path, body), body) for path, body in ((REFLECT, self.SERVICES), (STREAM, infer))]
             watch = c.ask(WATCH, b"")
-            for _ in range(10):  # a stream whose requests arrive in time stays open
+            for _ in range(10):  # streams whose requests arrive in time stay open
                 c.read(LIMIT_S / 4)
-                c.send(c.data_of(asking, self.SERVICES, end=False))
-            self.assertFalse(c.is_over(asking) or c.is_over(watch))
-            c.send(c.data_of(asking, self.SERVICES, end=True))
-            self.assertEqual(c.status(asking, 30 * SLOW), 0)
+                for stream, body in asking:
+                    c.send(c.data_of(stream, body, end=False))
+            self.assertFalse(c.is_over(watch) or any(c.is_over(stream) for stream, _ in asking))
+            for stream, body in asking:
+                c.send(c.data_of(stream, body, end=True))
+                self.assertEqual(c.status(stream, 30 * SLOW), 0)
             for stream in silent:
                 self.assertEqual(c.status(stream, 10 * LIMIT_S), DEADLINE_EXCEEDED)
                 self.assertIn("--request_read_timeout_ms", c.trailers[stream]["grpc-message"])
