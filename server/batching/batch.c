@@ -65,7 +65,7 @@ void srv_batch_run_job(struct srv_job *job, int64_t end_ns, const struct rt_wait
         .on_wait = on_wait,
         .accelerator = job->accelerator};
 
-    if (job->prepare) {
+    if (job->kind == SRV_JOB_PREPARE) {
         job->status = job->prepare(job);
         return;
     }

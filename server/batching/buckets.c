@@ -21,7 +21,7 @@ static bool may_merge(const struct srv_model_queue *l, const struct srv_call_que
 /* Returns whether the job is small enough to run on a spare worker. */
 static bool is_small(const struct srv_job *job)
 {
-    return !job->prepare && job->body_bytes < SMALL_BYTES;
+    return job->kind == SRV_JOB_RUN && job->body_bytes < SMALL_BYTES;
 }
 
 /* Builds the part of a bucket's key that describes one feed. If `pads` is set, the key omits the
@@ -56,7 +56,7 @@ static bool fits(const struct srv_bucket *b, const struct srv_job *job)
     if (!b->queue)
         return sig->writes;
     if (sig->writes || b->core.is_small != is_small(job) ||
-        b->core.is_uneven != (job->prepare != NULL) || b->queue->call != sig->call ||
+        b->core.is_uneven != (job->kind == SRV_JOB_PREPARE) || b->queue->call != sig->call ||
         b->queue->rowwise != sig->rowwise || b->has_rows != (job->n_rows > 0) ||
         b->n_feeds != job->n_feeds)
         return false;
@@ -124,7 +124,7 @@ struct srv_bucket *srv_bucket_of(const struct srv_job *job)
     srv_core_bucket_init(&b->core, &l->core, q ? &q->core : NULL, may_merge(l, q, job),
                          job->signature->writes);
     b->core.is_small = q && is_small(job);
-    b->core.is_uneven = job->prepare != NULL;
+    b->core.is_uneven = job->kind == SRV_JOB_PREPARE;
     b->core.prefers = is_compiled;
     b->core.of = job->signature->call;
     b->hash = hash;

@@ -37,15 +37,18 @@ static enum rt_status make_ready(struct srv_job *job)
                                       : srv_scheduler_admit(job->io_loop->server->scheduler, job);
 }
 
-/* Continues a job after a worker has called its `prepare` function, which may have failed. */
-static void prepared(struct srv_job *job)
+void srv_job_end(struct srv_job *job)
 {
-    job->done = job->then;
-    srv_request_span_decoded(job->span, job->started_ns);
-    job->started_ns = 0;
-    if (!job->status)
-        job->status = make_ready(job);
-    if (job->status) {
+    const bool is_prepared = job->kind == SRV_JOB_PREPARE;
+
+    if (is_prepared) {
+        job->kind = SRV_JOB_RUN;
+        srv_request_span_decoded(job->span, job->started_ns);
+        job->started_ns = 0;
+        if (!job->status)
+            job->status = make_ready(job);
+    }
+    if (!is_prepared || job->status) {
         job->done(job);
         return;
     }
@@ -68,12 +71,11 @@ void srv_job_submit(struct srv_job *job)
         job->deadline_ns = job->queued_ns + default_ms * 1000000;
         job->has_default_deadline = true;
     }
-    if (job->prepare) {
+    job->kind = job->prepare ? SRV_JOB_PREPARE : SRV_JOB_RUN;
+    if (job->kind == SRV_JOB_PREPARE) {
         if (!job->signature)
             job->signature = &unknown;
         srv_request_span_prepare(job->span);
-        job->then = job->done;
-        job->done = prepared;
         job->n_rows = 0;
     } else {
         job->status = make_ready(job);

@@ -24,17 +24,22 @@ struct srv_io_loop;
 struct srv_request_span;
 struct srv_version;
 
+/* What a worker does with a queued job. */
+enum srv_job_kind {
+    SRV_JOB_RUN,     /* runs the signature */
+    SRV_JOB_PREPARE, /* calls `prepare`, and then queues the job again with the kind SRV_JOB_RUN */
+};
+
 struct srv_job {
     struct srv_job *next;
+    enum srv_job_kind kind; /* set by srv_job_submit */
     struct srv_io_loop *io_loop;
     struct srv_version *version; /* io_loop holds a handle to the version until the job has ended */
     const struct rt_model_signature *signature;
-    /* Slow work that a worker performs before the job is queued, or NULL. `prepare` decodes a long
-     * body and sets `signature` and `feeds`, or it builds the plan of a dynamic callable and sets
-     * `signature->call`. The function must set the member `prepare` to NULL. Afterwards the job is
-     * submitted again. Before that, `then` stores the transport's `done`. */
+    /* Slow work that a worker performs before the run, or NULL. `prepare` decodes a long body and
+     * sets `signature` and `feeds`, or it builds the plan of a dynamic callable and sets
+     * `signature->call`. The function must set the member `prepare` to NULL. */
     enum rt_status (*prepare)(struct srv_job *job);
-    void (*then)(struct srv_job *job);
     struct srv_inference *inference; /* the request, if `prepare` needs it */
     const struct rt_call_spec *dynamic_spec;
     /* shapes of the feeds for rt_model_make_dynamic */
@@ -114,6 +119,9 @@ static inline struct srv_cancellation srv_job_cancellation(const struct srv_job 
  * of the turn, the job is queued, or refused with UNAVAILABLE if the queue is full.
  */
 void srv_job_submit(struct srv_job *job);
+/* Ends the work on a job that has left the queue. Calls `done`, or queues a job that is prepared
+ * for its run. `status` must be set. */
+void srv_job_end(struct srv_job *job);
 void srv_job_clear(struct srv_job *job);
 
 #endif
