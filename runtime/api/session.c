@@ -133,7 +133,8 @@ void rt_session_stats(struct rt_session *s, struct rt_session_stats *out)
                                          rt_idle_cache_bytes_of(s->idle_cache, &s->cache_owner),
                                      .state_bytes = rt_pool_in_use(s->state.pool),
                                      .runs = atomic_load(&s->runs),
-                                     .nodes_run = atomic_load(&s->nodes_run)};
+                                     .nodes_run = atomic_load(&s->nodes_run),
+                                     .bf16 = s->options.tuning.bf16};
     for (int k = 0; k < s->options.accelerators.n; k++)
         out->accelerator_bytes[k] = atomic_load(&s->accelerator_bytes[k]);
 }

@@ -66,6 +66,11 @@ void srv_metrics_event(struct srv_metrics *m, const char *name);
 
 /* ---- metrics_statistics.c ---- */
 
+enum {
+    SRV_N_TIMES = 34, /* number of buckets of the scale srv_scale_time */
+    SRV_N_SIZES = 15, /* number of buckets of the scale srv_scale_rows */
+};
+
 struct srv_duration {
     uint64_t count, ns;
 };
@@ -78,8 +83,10 @@ struct srv_version_statistics {
     /* `queue` is the time that requests spent in the queue, and `run` the time that batches ran. */
     struct srv_duration queue, run;
     uint64_t rows;
+    uint64_t latency[SRV_N_TIMES]; /* histogram of `success`, with the scale srv_scale_time */
+    uint64_t batches[SRV_N_SIZES]; /* rows of the batches that ran, with the scale srv_scale_rows */
 };
-/* The caller must hold a handle to the version. May be called on any thread. Requests that end
+/* The version must not be freed during the call. May be called on any thread. Requests that end
  * during the call may be counted in part. */
 void srv_metrics_statistics(const struct srv_metrics *m, const struct srv_version_metrics *v,
                             struct srv_version_statistics *out);

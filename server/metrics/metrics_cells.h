@@ -14,11 +14,10 @@
 #include "server/base/list.h"
 #include "server/batching/job.h"
 #include "server/metrics/exemplars.h"
+#include "server/metrics/metrics.h"
 #include "server/server.h"
 
 enum {
-    SRV_N_TIMES = 34, /* number of buckets of the scale srv_scale_time */
-    SRV_N_SIZES = 15, /* number of buckets of the scale srv_scale_rows */
     SRV_N_CODES = 17,
     SRV_MAX_BUCKETS = 53,
     /* maximum number of batch sizes that have their own padding histogram */

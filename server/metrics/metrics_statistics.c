@@ -1,4 +1,5 @@
-/* Sums the counters of a version, for the statistics of the Open Inference Protocol. */
+/* Sums the counters of a version, for the statistics of the Open Inference Protocol and for the web
+ * page. */
 #include "server/metrics/metrics.h"
 #include "server/metrics/metrics_cells.h"
 
@@ -13,6 +14,8 @@ static void add_requests(struct srv_version_statistics *out, const struct srv_re
 {
     for (int api = 0; api < SRV_N_JOB_APIS; api++) {
         add_times(&out->success, &cells->latency[api]);
+        for (int i = 0; i < SRV_N_TIMES; i++)
+            out->latency[i] += srv_count_of(&cells->latency[api].n[i]);
         for (int code = 0; code < SRV_N_CODES; code++)
             out->fail.count += code == RT_OK ? 0 : srv_count_of(&cells->codes[api][code]);
     }
@@ -31,5 +34,7 @@ void srv_metrics_statistics(const struct srv_metrics *m, const struct srv_versio
         add_times(&out->queue, &v->runs[i].queue);
         add_times(&out->run, &v->runs[i].run);
         out->rows += srv_count_of(&v->runs[i].rows);
+        for (int k = 0; k < SRV_N_SIZES; k++)
+            out->batches[k] += srv_count_of(&v->runs[i].sizes[k]);
     }
 }

@@ -4,7 +4,6 @@
 #include "server/telemetry/metrics_page.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -13,6 +12,7 @@
 #include "runtime/base/machine.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/metrics_cells.h"
+#include "server/telemetry/figures.h"
 #include "server/telemetry/metrics_gpus.h"
 #include "server/telemetry/metrics_text.h"
 #include "server/batching/scheduler.h"
@@ -284,26 +284,7 @@ enum of_version {
     STATE_BYTES
 };
 
-/* The statistics of a serving version, which several metric families use. */
-struct figures {
-    const char *model;
-    int64_t version, n_queued, weight_bytes;
-    struct rt_session_stats stats;
-    /* GPUs of the version; none if all its nodes run on the CPU */
-    struct rt_session_accelerators gpus;
-    bool gpu_full_precision;
-};
-
-/* The statistics of all serving versions. They are copied once per page, because a session takes
- * locks to compute them, and because a version may be freed while the page is written. */
-struct all_figures {
-    struct rt_arena *arena; /* contains the names of the models */
-    int n, n_models, capacity;
-    struct figures *of;
-    bool no_memory;
-};
-
-static int64_t of_version(const struct figures *f, enum of_version what)
+static int64_t of_version(const struct srv_figures *f, enum of_version what)
 {
     switch (what) {
     case QUEUED:
@@ -324,40 +305,8 @@ static int64_t of_version(const struct figures *f, enum of_version what)
     return 0;
 }
 
-/* Appends the statistics of a version. Returns true, which ends the iteration, if memory runs
- * out. */
-static bool add_figures(void *arg, const struct srv_version *v)
-{
-    struct all_figures *all = arg;
-
-    if (all->n == all->capacity) {
-        const int capacity = all->capacity ? all->capacity * 2 : 64;
-        struct figures *grown = realloc(all->of, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return all->no_memory = true;
-        all->of = grown;
-        all->capacity = capacity;
-    }
-    const char *model = all->n ? all->of[all->n - 1].model : NULL;
-    if (!model || strcmp(model, v->model) != 0) {
-        model = rt_arena_strdup(all->arena, v->model);
-        all->n_models++;
-    }
-    if (!model)
-        return all->no_memory = true;
-    struct figures *f = &all->of[all->n++];
-    f->model = model;
-    f->version = v->version;
-    f->n_queued = v->model_queue ? srv_model_queue_jobs(v->model_queue) : 0;
-    f->weight_bytes = v->loaded->weight_bytes;
-    f->gpus = *rt_model_accelerators(v->loaded);
-    f->gpu_full_precision = v->gpu.full_precision;
-    rt_session_stats(v->loaded->session, &f->stats);
-    return false;
-}
-
 static void versions(struct page *p, const char *name, const char *help,
-                     const struct all_figures *all, enum of_version what)
+                     const struct srv_all_figures *all, enum of_version what)
 {
     srv_text_family(&p->text, name, "gauge", help);
     for (int i = 0; i < all->n; i++) {
@@ -369,7 +318,7 @@ static void versions(struct page *p, const char *name, const char *help,
 }
 
 /* Writes the labels of a version and of its GPU k. */
-static void gpu_labels(struct page *p, const struct figures *f, int k)
+static void gpu_labels(struct page *p, const struct srv_figures *f, int k)
 {
     char index[12];
     snprintf(index, sizeof index, "%d", f->gpus.device[k]->index);
@@ -378,7 +327,7 @@ static void gpu_labels(struct page *p, const struct figures *f, int k)
     srv_text_label(&p->labels, false, "gpu", index);
 }
 
-static void versions_gpus(struct page *p, const struct all_figures *all)
+static void versions_gpus(struct page *p, const struct srv_all_figures *all)
 {
     srv_text_family(&p->text, "slipway_model_gpu_info", "gauge",
                     "The GPUs of a version, and the precision that is set for it.");
@@ -407,11 +356,9 @@ static void gauge(struct page *p, const char *name, const char *help, int64_t va
 
 static void versions_gauges(struct page *p)
 {
-    struct all_figures all = {.arena = rt_arena_new(SIZE_MAX)};
+    struct srv_all_figures all;
 
-    all.no_memory = !all.arena;
-    if (all.arena && p->server->manager)
-        srv_manager_look(p->server->manager, add_figures, &all);
+    srv_figures_read(p->server, false, &all);
     if (all.no_memory)
         /* If memory runs out, the page fails, because an empty list would mean no versions. */
         rt_bytes_no_memory(p->out);
@@ -445,8 +392,7 @@ static void versions_gauges(struct page *p)
              &all, STATE_BYTES);
     if (p->server->gpus.n)
         versions_gpus(p, &all);
-    free(all.of);
-    rt_arena_free(all.arena);
+    srv_figures_clear(&all);
 }
 
 static void traces(struct page *p)
