@@ -4,7 +4,7 @@
  *
  * Owner: the I/O loop, which reuses finished calls for later requests. libmicrohttpd's request
  * holds a reference to the call. libmicrohttpd's response holds another reference while it uses the
- * body. Several calls may hold references to the same metrics page.
+ * body. Several calls may hold references to the same page.
  * Threads: only the thread of the I/O loop uses a call, except where a function says otherwise.
  */
 #ifndef SRV_REST_CALL_H
@@ -26,7 +26,7 @@ enum {
     SRV_REST_MAX_IDLE_BYTES = 64 << 10,
     /* maximum number of bytes of a large response that a connection sends per turn */
     SRV_REST_PIECE_BYTES = 32 << 10,
-    /* maximum number of existing metrics pages for which the budget is not charged */
+    /* maximum number of existing pages for which the budget is not charged */
     SRV_REST_FREE_PAGES = 8,
     /* maximum number of bytes of a refused body that are read to keep the connection open */
     SRV_REST_SWALLOW_BYTES = 1 << 20,
@@ -46,8 +46,9 @@ enum srv_rest_stage {
     STAGE_OVER,
 };
 
-/* A metrics page, plain or compressed, that responses share. The thread that writes the page holds
- * a reference, and so does each call that sends it. Any thread may release a reference. */
+/* A page, plain or compressed, that responses share: metrics, an event or a file of the web page.
+ * The thread that writes the page holds a reference, and so does each call that sends it. Any
+ * thread may release a reference. */
 struct srv_rest_page {
     struct srv_rest *rest;
     _Atomic int refs;
@@ -164,8 +165,30 @@ enum MHD_Result srv_rest_send(struct srv_rest_call *req);
 
 /* ---- rest_page.c ---- */
 
+/* Returns an empty page with one reference, or NULL if memory runs out. */
+struct srv_rest_page *srv_rest_page_new(struct srv_rest *rest);
 /* Releases a reference to a page. May be called on any thread. `page` may be NULL. */
 void srv_rest_page_unref(struct srv_rest_page *page);
+
+/* ---- rest_page_send.c ---- */
+
+/* A kind of page that is written for several requests at once. */
+struct srv_rest_page_kind {
+    const char *content_type;
+    const char *what; /* names the page in an error message */
+    void (*write)(struct srv_rest *rest, struct rt_bytes *out);
+    /* Returns the error of a page whose bytes have failed. */
+    enum rt_status (*fail)(const struct rt_bytes *page, struct rt_error *err);
+    bool may_be_free; /* whether it may be one of the SRV_REST_FREE_PAGES pages */
+};
+
+/* Returns the compressed page. Returns NULL if memory runs out or the page does not become
+ * smaller. */
+struct srv_rest_page *srv_rest_page_compress(const struct srv_rest_page *page);
+/* Writes one page and sends it to each request of the list, linked by `next_free`. Called on a
+ * background thread. */
+void srv_rest_page_send(struct srv_rest *rest, const struct srv_rest_page_kind *kind,
+                        struct srv_rest_call *first);
 
 /* ---- rest_outcome.c ---- */
 

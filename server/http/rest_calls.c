@@ -38,7 +38,7 @@ void srv_rest_discharge(struct srv_rest_request *r)
 /*
  * Charges the growth of a response to the budget. Small responses are free. An error message
  * therefore always fits, and a client can read the state of a model while memory is short.
- * rest_metrics.c charges the metrics page.
+ * rest_page_send.c charges pages that responses share.
  */
 bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted)
 {

@@ -17,8 +17,9 @@
  * | rest_gzip.c        | compresses response bodies and inflates request bodies            |
  * | rest_calls.c       | allocates and frees calls, and charges them to the budget         |
  * | rest_background.c  | uses separate threads for work that would block an I/O loop       |
- * | rest_metrics.c     | writes the metrics page on a background thread                    |
- * | rest_page.c        | releases metrics pages                                            |
+ * | rest_metrics.c     | answers requests for the metrics page                             |
+ * | rest_page.c        | creates and releases pages that several responses share           |
+ * | rest_page_send.c   | writes, compresses, charges and sends such pages                  |
  * | rest_handler.c     | handles a request from its first line to its end                  |
  * | rest_routes.c      | calls the handler of each route, and reports the server's health  |
  * | rest_response.c    | sets and sends responses and refusals                             |
@@ -84,7 +85,7 @@ struct srv_rest {
      * guarded by mu */
     int n_reported, n_failed;
     struct srv_rest_background_queue background[SRV_N_REST_BACKGROUND_KINDS];
-    _Atomic int n_free_pages; /* number of metrics pages for which the budget is not charged */
+    _Atomic int n_free_pages; /* number of pages for which the budget is not charged */
 };
 
 struct srv_rest_loop {

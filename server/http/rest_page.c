@@ -1,8 +1,19 @@
-/* Releases metrics pages, which may be shared by several responses. */
+/* Creates and releases pages, which several responses may share. */
 #include <stdlib.h>
 
 #include "server/http/rest_call.h"
 #include "server/http/rest_loop.h"
+
+struct srv_rest_page *srv_rest_page_new(struct srv_rest *rest)
+{
+    struct srv_rest_page *page = calloc(1, sizeof *page);
+
+    if (!page)
+        return NULL;
+    page->rest = rest;
+    atomic_init(&page->refs, 1);
+    return page;
+}
 
 void srv_rest_page_unref(struct srv_rest_page *page)
 {
