@@ -124,6 +124,8 @@ struct srv_options {
     const char *autotune_cache;
     bool log_device_placement;
     bool access_log;
+    bool page;              /* whether the web page is served */
+    const char *page_hosts; /* comma-separated names under which browsers may read it */
     /* URL of the OpenTelemetry collector, or "" if traces are not exported */
     const char *otlp_endpoint;
     /* Whether otlp_endpoint contains the path of traces. Otherwise the path /v1/traces is

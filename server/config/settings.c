@@ -11,6 +11,7 @@
 #include "runtime/base/log.h"
 #include "server/config/batching.h"
 #include "server/config/text_file.h"
+#include "server/page/page.h"
 #include "tensorflow/core/protobuf/config.pb-c.h"
 #include "tensorflow_serving/config/monitoring_config.pb-c.h"
 #include "tensorflow_serving/config/platform_config.pb-c.h"
@@ -368,6 +369,12 @@ enum rt_status srv_settings_check(const struct srv_options *o, struct rt_error *
                                 : rt_fail(err, RT_INVALID_ARGUMENT,
                                           "nothing to serve: give --models, --model_base_path or "
                                           "--model_config_file");
+    const struct rt_span bad = srv_page_bad_host(o->page_hosts);
+    if (bad.n)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--page_hosts=%s: \"%.*s\" is no host name: names without ports are taken, "
+                       "separated by commas",
+                       o->page_hosts, (int)bad.n, (const char *)bad.p);
     return srv_settings_check_batching(o, err);
 }
 

@@ -154,6 +154,8 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
     case 13:
         return is_name(name, "Authorization");
     case 14:
+        if (is_name(name, "Sec-Fetch-Site") || is_name(name, "Sec-Fetch-Mode"))
+            return true;
         if (!is_name(name, "Content-Length"))
             return false;
         h->n_lengths++;

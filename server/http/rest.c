@@ -258,6 +258,7 @@ static void free_rest(struct srv_rest *r)
         srv_rest_wire_clear(&r->loops[i]);
     }
     srv_rest_tls_clear(&r->tls);
+    srv_rest_files_close(r);
     rt_mutex_clear(&r->mu);
     rt_cond_clear(&r->reported);
     srv_rest_background_clear(r);
@@ -329,6 +330,8 @@ enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handl
         loops[i].epoll = loops[i].wake_fd = loops[i].listen_fd = -1;
     }
     enum rt_status st = srv_rest_background_start(r, err);
+    if (!st)
+        st = srv_rest_files_open(r, err);
     if (!st)
         st = srv_rest_tls_read(&r->tls, &server->options, err);
     if (st) {

@@ -1,12 +1,24 @@
 /*
- * Threads for slow work other than inference: writing the metrics page, writing descriptions of
- * large models, and freeing the memory of large requests. The time for this work depends on the
- * number of versions, the size of a model, or the size of the memory. Meanwhile the I/O loops serve
- * other connections. The threads also compress what they write. The queues need no fairness between
- * connections, because each connection has at most one request in a queue.
+ * Threads for slow work other than inference: writing the metrics page and the events of the web
+ * page, writing descriptions of large models, and freeing the memory of large requests. The time
+ * for this work depends on the number of versions, the size of a model, or the size of the memory.
+ * Meanwhile the I/O loops serve other connections. The threads also compress what they write. The
+ * queues need no fairness between connections, because each connection has at most one request in a
+ * queue.
  */
+#include "runtime/base/clock.h"
 #include "server/http/rest_call.h"
 #include "server/http/rest_loop.h"
+
+/* Waits until requests are queued and the pause since the previous ones is over. */
+static void await_requests(struct srv_rest_background_queue *q) RT_REQUIRES(q->mu)
+{
+    while (!q->stopping && !q->first)
+        rt_cond_wait(&q->wake, &q->mu);
+    while (!q->stopping && rt_now_ns() < q->not_before_ns)
+        rt_cond_wait_until(&q->wake, &q->mu, q->not_before_ns);
+    q->not_before_ns = q->pause_ns ? rt_now_ns() + q->pause_ns : 0;
+}
 
 static void *run_queue(void *arg)
 {
@@ -14,8 +26,7 @@ static void *run_queue(void *arg)
 
     rt_mutex_lock(&q->mu);
     for (;;) {
-        while (!q->first && !q->stopping)
-            rt_cond_wait(&q->wake, &q->mu);
+        await_requests(q);
         struct srv_rest_call *first = q->first;
         q->first = NULL;
         if (!first)
@@ -81,6 +92,7 @@ enum rt_status srv_rest_background_start(struct srv_rest *rest, struct rt_error 
     } kinds[SRV_N_REST_BACKGROUND_KINDS] = {
         [SRV_REST_PAGES] = {"metrics", srv_rest_write_pages},
         [SRV_REST_DESCRIPTIONS] = {"description", work_each},
+        [SRV_REST_EVENTS] = {"page-events", srv_rest_write_events},
         [SRV_REST_FREE] = {"rest-free", free_each},
     };
 
@@ -91,6 +103,7 @@ enum rt_status srv_rest_background_start(struct srv_rest *rest, struct rt_error 
         rt_mutex_init(&q->mu);
         rt_cond_init(&q->wake);
     }
+    rest->background[SRV_REST_EVENTS].pause_ns = SRV_REST_EVENT_PAUSE_NS;
     for (int i = 0; i < SRV_N_REST_BACKGROUND_KINDS; i++) {
         struct srv_rest_background_queue *q = &rest->background[i];
         q->running = !rt_thread_start(&q->thread, kinds[i].name, run_queue, q);

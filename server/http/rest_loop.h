@@ -20,6 +20,7 @@
  * | rest_metrics.c     | answers requests for the metrics page                             |
  * | rest_page.c        | creates and releases pages that several responses share           |
  * | rest_page_send.c   | writes, compresses, charges and sends such pages                  |
+ * | rest_viewers.c     | serves the files and the events of the web page                   |
  * | rest_handler.c     | handles a request from its first line to its end                  |
  * | rest_routes.c      | calls the handler of each route, and reports the server's health  |
  * | rest_response.c    | sets and sends responses and refusals                             |
@@ -39,6 +40,7 @@
 #include "server/batching/io_loop.h"
 #include "server/http/rest.h"
 #include "server/http/rest_tls.h"
+#include "server/page/page.h"
 
 struct srv_rest_call;
 struct srv_rest_conn;
@@ -48,6 +50,7 @@ struct srv_rest;
 enum srv_rest_background {
     SRV_REST_PAGES,
     SRV_REST_DESCRIPTIONS, /* writing descriptions of large models */
+    SRV_REST_EVENTS,       /* writing events of the web page */
     SRV_REST_FREE,         /* freeing the memory of calls that use much memory */
     SRV_N_REST_BACKGROUND_KINDS
 };
@@ -64,6 +67,9 @@ struct srv_rest_background_queue {
     /* the queued requests, oldest first, linked by `next_free`; guarded by mu */
     struct srv_rest_call *first, *last;
     bool stopping; /* guarded by mu */
+    /* minimum time between two calls of `work`, and the time of the next one; both 0 for no pause
+     */
+    int64_t pause_ns, not_before_ns;
 };
 
 struct srv_rest {
@@ -85,6 +91,10 @@ struct srv_rest {
      * guarded by mu */
     int n_reported, n_failed;
     struct srv_rest_background_queue background[SRV_N_REST_BACKGROUND_KINDS];
+    /* files of the web page, plain and compressed; NULL if they do not become smaller */
+    struct srv_rest_page *files[SRV_PAGE_FILES][2];
+    _Atomic int n_viewers;    /* number of requests that wait for an event of the web page */
+    int n_waiting;            /* n_viewers before the current event; used by the events' thread */
     _Atomic int n_free_pages; /* number of pages for which the budget is not charged */
 };
 
@@ -178,6 +188,20 @@ bool srv_rest_append(struct srv_rest_call *req, enum srv_rest_background kind);
 /* Sends a metrics page to each request of the list, linked by `next_free`. Called on a background
  * thread. */
 void srv_rest_write_pages(struct srv_rest *rest, struct srv_rest_call *first);
+
+/* ---- rest_viewers.c ---- */
+
+enum {
+    SRV_REST_MAX_VIEWERS = 256,          /* requests that may wait for an event at a time */
+    SRV_REST_EVENT_PAUSE_NS = 1000000000 /* time between two events */
+};
+
+/* Compresses the files of the web page, if it is served. */
+enum rt_status srv_rest_files_open(struct srv_rest *rest, struct rt_error *err);
+void srv_rest_files_close(struct srv_rest *rest);
+/* Sends one event to each request of the list, linked by `next_free`. Called on a background
+ * thread. */
+void srv_rest_write_events(struct srv_rest *rest, struct srv_rest_call *first);
 
 /* ---- rest_listen.c ---- */
 

@@ -7,6 +7,7 @@
 #include "server/http/rest_call.h"
 #include "server/http/rest_loop.h"
 #include "server/metrics/metrics.h"
+#include "server/page/page.h"
 #include "server/telemetry/access_log.h"
 #include "server/tracing/tracer.h"
 
@@ -54,6 +55,15 @@ void srv_rest_count(struct srv_rest_call *req)
     r->job.version = NULL;
 }
 
+static bool add_page_headers(srv_rest_add_header *add, void *arg)
+{
+    bool good = true;
+
+    for (const struct srv_page_header *h = srv_page_headers; h->name; h++)
+        good &= add(arg, h->name, h->value);
+    return good;
+}
+
 bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add, void *arg)
 {
     const struct srv_rest_request *r = &req->pub;
@@ -79,6 +89,8 @@ bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add,
     }
     if (req->close || req->loop->closing)
         good &= add(arg, "Connection", "close");
+    if (srv_route_is_page(&r->route))
+        return good && add_page_headers(add, arg);
     if (r->server->options.rest_api_enable_cors_support) {
         good &= add(arg, "Access-Control-Allow-Origin", "*");
         good &= add(arg, "Access-Control-Allow-Methods", "POST, GET");

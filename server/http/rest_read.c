@@ -10,6 +10,7 @@
 #include "server/base/quota.h"
 #include "server/http/http_header.h"
 #include "server/metrics/metrics.h"
+#include "server/page/page.h"
 #include "server/tracing/tracer.h"
 
 enum {
@@ -164,6 +165,37 @@ static enum rt_status keep_headers(struct srv_rest_call *req)
     return st;
 }
 
+/* Returns the value of a header, or an empty span. */
+static struct rt_span header_of(struct srv_rest_call *req, const char *name)
+{
+    const char *value = MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, name);
+
+    return rt_span_str(value ? value : "");
+}
+
+/* Returns whether the request may read the web page: not from a foreign page, and not under a name
+ * that a stranger may have pointed here. */
+static enum rt_status check_viewer(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+    const struct rt_span host = header_of(req, "Host"), shown = rt_error_name(&r->err, host);
+
+    if (r->is_from_page)
+        return rt_fail(&r->err, RT_PERMISSION_DENIED,
+                       "the server's page is not for other web pages: the request has an Origin");
+    if (!srv_page_fetch_is_allowed(header_of(req, "Sec-Fetch-Site"),
+                                   header_of(req, "Sec-Fetch-Mode")))
+        return rt_fail(&r->err, RT_PERMISSION_DENIED,
+                       "the server's page is not for other web pages: the request's "
+                       "Sec-Fetch-Site is neither same-origin nor none");
+    if (!srv_page_host_is_allowed(host, r->server->options.page_hosts))
+        return rt_fail(&r->err, RT_PERMISSION_DENIED,
+                       "the server's page is not served as \"%.*s\": the Host is no address, not "
+                       "localhost, and not in --page_hosts",
+                       (int)shown.n, (const char *)shown.p);
+    return RT_OK;
+}
+
 /* Removes the backslashes with which GnuTLS escapes characters of a name. gRPC's names, which must
  * be the same, have none. Returns the new length. */
 static size_t unescape(char *name, size_t n)
@@ -268,8 +300,11 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         make_id(req);
     if (srv_rest_is_refused(req))
         return true;
-    enum rt_status st = srv_route(&r->route, r->server->protocols, r->method, r->uri,
-                                  r->server->options.prometheus_path, r->arena, &r->err);
+    enum rt_status st =
+        srv_route(&r->route, r->server->protocols, r->method, r->uri,
+                  r->server->options.prometheus_path, r->server->options.page, r->arena, &r->err);
+    if (!st && srv_route_is_page(&r->route))
+        st = check_viewer(req);
     if (!st)
         st = keep_headers(req);
     if (!st)

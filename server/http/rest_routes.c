@@ -46,6 +46,10 @@ bool srv_rest_route(struct srv_rest_request *r, bool browser)
         return ready(r);
     case SRV_TO_METRICS:
         return srv_rest_metrics(r);
+    case SRV_TO_PAGE_FILE:
+        return srv_rest_page_file(r);
+    case SRV_TO_PAGE_EVENTS:
+        return srv_rest_page_events(r);
     case SRV_TO_NOWHERE:
         break;
     }

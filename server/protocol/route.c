@@ -2,6 +2,8 @@
 
 #include <strings.h>
 
+#include "server/page/page.h"
+
 enum srv_method srv_method_of(const char *name)
 {
     static const char *const names[] = {"GET", "POST", "OPTIONS", "HEAD"};
@@ -86,9 +88,20 @@ bool srv_route_version(struct rt_span digits, int64_t *out)
     return true;
 }
 
+/* Returns whether the path belongs to the web page, and sets the target. */
+static bool is_page(struct srv_route *out, struct rt_span path)
+{
+    out->page_file = srv_page_find(path);
+    if (out->page_file >= 0)
+        out->target = SRV_TO_PAGE_FILE;
+    else if (rt_span_is(path, srv_page_events_path))
+        out->target = SRV_TO_PAGE_EVENTS;
+    return srv_route_is_page(out);
+}
+
 enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *protocols,
                          const char *method, struct rt_span uri, const char *metrics_path,
-                         struct rt_arena *arena, struct rt_error *err)
+                         bool has_page, struct rt_arena *arena, struct rt_error *err)
 {
     memset(out, 0, sizeof *out);
     /* A client that uses a proxy sends an absolute URI. Only its path matters. */
@@ -131,6 +144,8 @@ enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *prot
             out->spec.name = rt_span_of(rest.p + 1, rest.n - 1);
         return srv_route_decode(&out->spec.name, arena, err);
     }
+    if (has_page && reads && is_page(out, path))
+        return RT_OK;
     return rt_fail(err, RT_NOT_FOUND, "Nothing is served at %.*s: models are under /v1/models/",
                    (int)path.n, (const char *)path.p);
 }

@@ -26,6 +26,8 @@ enum srv_target {
      * whether the server is ready. */
     SRV_TO_READY,
     SRV_TO_METRICS,
+    SRV_TO_PAGE_FILE,   /* a file of the web page: srv_route.page_file */
+    SRV_TO_PAGE_EVENTS, /* the events of the web page */
 };
 
 struct srv_route {
@@ -33,16 +35,24 @@ struct srv_route {
     const struct srv_protocol *protocol; /* the protocol to which the path belongs, or NULL */
     const struct srv_endpoint *endpoint; /* the call, or NULL if the request names none */
     struct srv_model_spec spec;          /* the spans in `spec` point into the arena or the URI */
+    int page_file;                       /* index for srv_page_file */
 };
+
+/* Returns whether the request is for the web page. */
+static inline bool srv_route_is_page(const struct srv_route *route)
+{
+    return route->target == SRV_TO_PAGE_FILE || route->target == SRV_TO_PAGE_EVENTS;
+}
 
 /*
  * Parses the method and the URI of a request. Fails with the error of the protocol to which the
  * path belongs, or with NOT_FOUND. out->protocol is set even if the function fails. `uri` includes
  * the query. `metrics_path` is the path of the metrics page, or "" if there is no such page.
+ * `has_page` says whether the web page is served.
  */
 enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *protocols,
                          const char *method, struct rt_span uri, const char *metrics_path,
-                         struct rt_arena *arena, struct rt_error *err);
+                         bool has_page, struct rt_arena *arena, struct rt_error *err);
 
 /* Returns the value of enum srv_api under which a request is counted, or SRV_NOT_COUNTED. */
 int srv_route_api(const struct srv_route *route);

@@ -463,6 +463,7 @@ class CheckConfig(ConfigCase):
                 ("--admin_address=here is not ADDRESS:PORT", models, "--admin_address=here"),
                 ('"x" is not of the form key=value', models, "--grpc_channel_arguments=x"),
                 ("--bind_address=192.0.2.1", models, "--bind_address=192.0.2.1"),
+                ('"gpu:8501" is no host name', models, "--page_hosts=models.lan,gpu:8501"),
                 (self.path("none"), "--models=" + self.path("none")),
                 ("no field named", "--model_config_file=" + self.write("c", "modle_config_list {}"))):
             with self.subTest(flags=flags):

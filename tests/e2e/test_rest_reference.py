@@ -133,7 +133,7 @@ class Routes(Reference):
         self.refused(404, "Could not find any versions of model m?x=1", "GET", "/v1/models/m?x=1")
 
     def test_paths_outside(self):
-        for path in ("/", "/v1", "/v3/models/m", "/v1x/models", "/favicon.ico"):
+        for path in ("/page", "/v1", "/v3/models/m", "/v1x/models", "/favicon.ico"):
             for method in ("GET", "POST", "PUT", "OPTIONS"):
                 self.refused(404, "Nothing is served at " + path, method, path)
 

@@ -19,7 +19,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rt_arena *arena = rt_arena_new(1 << 20);
     struct rt_error err = {.arena = arena};
     struct srv_route route;
-    srv_route(&route, &srv_protocols, method, rt_span_of(space + 1, size - n - 1), "/metrics",
+    srv_route(&route, &srv_protocols, method, rt_span_of(space + 1, size - n - 1), "/metrics", true,
               arena, &err);
     rt_arena_free(arena);
 }

@@ -266,7 +266,7 @@ class Transport(unittest.TestCase):
             self.assertTrue(is_closed(s))
 
     def test_head_has_the_headers_alone(self):
-        for path, status in (("/healthz", 200), (METRICS, 200), (MODEL, 400), ("/", 404)):
+        for path, status in (("/healthz", 200), (METRICS, 200), (MODEL, 400), ("/nowhere", 404)):
             with self.server.connect() as s:
                 s.sendall(head("HEAD", path) + head("GET", "/healthz", 0, ["Connection: close"]))
                 got, headers, _ = answer(s, no_body=True)

@@ -10,6 +10,7 @@ struct asked {
     struct rt_error err;
 };
 
+static bool has_page;
 static const char *metrics_path = "/monitoring/prometheus/metrics";
 
 static enum rt_status ask(struct asked *a, const char *method, const char *uri)
@@ -17,8 +18,8 @@ static enum rt_status ask(struct asked *a, const char *method, const char *uri)
     memset(a, 0, sizeof *a);
     a->arena = rt_arena_new(SIZE_MAX);
     a->err.arena = a->arena;
-    return srv_route(&a->to, &srv_protocols, method, rt_span_str(uri), metrics_path, a->arena,
-                     &a->err);
+    return srv_route(&a->to, &srv_protocols, method, rt_span_str(uri), metrics_path, has_page,
+                     a->arena, &a->err);
 }
 
 static void names(const char *method, const char *uri, enum srv_api api, const char *name,
@@ -186,6 +187,28 @@ static void the_metrics_page_is_where_the_configuration_says(void **state)
     metrics_path = "/monitoring/prometheus/metrics";
 }
 
+static void the_web_page_is_found_if_it_is_served(void **state)
+{
+    static const char *const files[] = {"/", "/?x=1", "/page/page.js", "/page/page.css"};
+    struct asked a;
+    (void)state;
+    has_page = true;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        assert_ok(ask(&a, i % 2 ? "HEAD" : "GET", files[i]), &a.err);
+        assert_int_equal(a.to.target, SRV_TO_PAGE_FILE);
+        assert_true(srv_route_is_page(&a.to));
+        rt_arena_free(a.arena);
+    }
+    assert_ok(ask(&a, "GET", "/page/events"), &a.err);
+    assert_int_equal(a.to.target, SRV_TO_PAGE_EVENTS);
+    rt_arena_free(a.arena);
+    refused("POST", "/", RT_NOT_FOUND, "Nothing is served at /");
+    refused("GET", "/page/", RT_NOT_FOUND, "Nothing is served at /page/");
+    refused("GET", "/page/../page/events", RT_NOT_FOUND, "Nothing is served at /page/..");
+    has_page = false;
+    refused("GET", "/page/events", RT_NOT_FOUND, "Nothing is served at /page/events");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +218,7 @@ int main(void)
         cmocka_unit_test(what_does_not_match_is_malformed),
         cmocka_unit_test(our_own_paths_stand_beside),
         cmocka_unit_test(the_metrics_page_is_where_the_configuration_says),
+        cmocka_unit_test(the_web_page_is_found_if_it_is_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,84 @@
+/*
+ * Serves the web page: its files, and its events. A response contains one event and ends, and the
+ * browser asks again after the time that the event names. A viewer is therefore a request like
+ * others: all limits of time and memory hold for it, a server that stops need not end streams, and
+ * no connection of the browser is occupied for long. The thread of the queue writes at most one
+ * event a second for all requests that wait, and nothing if none waits.
+ */
+#include "server/http/rest_call.h"
+#include "server/http/rest_loop.h"
+#include "server/page/page.h"
+#include "server/telemetry/page_event.h"
+
+enum rt_status srv_rest_files_open(struct srv_rest *rest, struct rt_error *err)
+{
+    for (int i = 0; rest->server->options.page && i < SRV_PAGE_FILES; i++) {
+        const struct srv_page_file file = srv_page_file(i);
+        struct srv_rest_page *page = rest->files[i][0] = srv_rest_page_new(rest);
+        if (page) {
+            rt_bytes_init(&page->bytes, file.bytes.n);
+            rt_bytes_add(&page->bytes, file.bytes.p, file.bytes.n);
+        }
+        if (!page || page->bytes.failed)
+            return rt_fail_memory(err, "the page", file.bytes.n);
+        rest->files[i][1] = srv_rest_page_compress(page);
+    }
+    return RT_OK;
+}
+
+void srv_rest_files_close(struct srv_rest *rest)
+{
+    for (int i = 0; i < SRV_PAGE_FILES; i++)
+        for (int packed = 0; packed < 2; packed++) {
+            srv_rest_page_unref(rest->files[i][packed]);
+            rest->files[i][packed] = NULL;
+        }
+}
+
+bool srv_rest_page_file(struct srv_rest_request *r)
+{
+    struct srv_rest_call *req = srv_rest_call_of(r);
+    struct srv_rest_page *const *file = req->loop->rest->files[r->route.page_file];
+
+    req->deflated = file[1] && srv_rest_takes_gzip(req, &file[0]->bytes);
+    req->page = file[req->deflated];
+    atomic_fetch_add(&req->page->refs, 1);
+    srv_rest_ok(r, srv_page_file(r->route.page_file).content_type);
+    return false;
+}
+
+static void write_event(struct srv_rest *rest, struct rt_bytes *out)
+{
+    srv_page_event(rest->server, rest->n_waiting, out);
+}
+
+static const struct srv_rest_page_kind event_kind = {"text/event-stream", "an event of the page",
+                                                     write_event, srv_page_event_fail, false};
+
+void srv_rest_write_events(struct srv_rest *rest, struct srv_rest_call *first)
+{
+    int n = 0;
+
+    for (const struct srv_rest_call *req = first; req; req = req->next_free)
+        n++;
+    /* A viewer that has its event may ask for the next one at once. */
+    rest->n_waiting = atomic_fetch_sub(&rest->n_viewers, n);
+    srv_rest_page_send(rest, &event_kind, first);
+}
+
+bool srv_rest_page_events(struct srv_rest_request *r)
+{
+    struct srv_rest_call *req = srv_rest_call_of(r);
+    struct srv_rest *rest = req->loop->rest;
+    bool waits = false;
+
+    if (atomic_fetch_add(&rest->n_viewers, 1) >= SRV_REST_MAX_VIEWERS)
+        srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE,
+                                 "the page has %d viewers, the most that it may have",
+                                 SRV_REST_MAX_VIEWERS));
+    else
+        waits = srv_rest_background(req, SRV_REST_EVENTS);
+    if (!waits)
+        atomic_fetch_sub(&rest->n_viewers, 1);
+    return waits;
+}

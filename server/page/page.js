@@ -1,0 +1,427 @@
+// Shows the server's events. Everything that comes from the server becomes text nodes and attribute
+// values, never markup; the response headers make browsers refuse anything else (Trusted Types).
+"use strict";
+
+const POINTS = 120; // events that a graph shows
+const MAX_SHOWN = 100000; // characters of an answer that are shown
+const MAX_ELEMENTS = 64; // elements of an example that the form fills in
+const SVG = "http://www.w3.org/2000/svg";
+
+const byId = (id) => document.getElementById(id);
+
+function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+function make(tag, className, text) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+// Puts the nodes into their order, and moves only those that are elsewhere, so that focus stays.
+function arrange(parent, nodes) {
+  nodes.forEach((node, i) => {
+    if (parent.children[i] !== node) parent.insertBefore(node, parent.children[i] || null);
+  });
+}
+
+// ---- numbers ----
+
+function count(n) {
+  if (!Number.isFinite(n)) return "–";
+  return n >= 100 || Number.isInteger(n) ? Math.round(n).toLocaleString("en") : n.toPrecision(2);
+}
+
+function bytes(n) {
+  let unit = 0;
+  for (; n >= 1024 && unit < 4; unit++) n /= 1024;
+  return (unit && n < 100 ? n.toFixed(1) : Math.round(n)) + " " + ["B", "KiB", "MiB", "GiB", "TiB"][unit];
+}
+
+function duration(us) {
+  if (!Number.isFinite(us)) return "–";
+  if (us < 1000) return Math.round(us) + " µs";
+  return us < 1e6 ? (us / 1000).toPrecision(3) + " ms" : (us / 1e6).toPrecision(3) + " s";
+}
+
+// The difference of two arrays of counts that may have different lengths.
+function difference(now, before) {
+  return now.map((n, i) => n - (before[i] || 0));
+}
+
+function sum(a, b) {
+  return Array.from({ length: Math.max(a.length, b.length) }, (_, i) => (a[i] || 0) + (b[i] || 0));
+}
+
+// The q-quantile of a histogram whose bounds are first * factor^i, interpolated in its bucket.
+function quantile(counts, [first, factor], q) {
+  const total = counts.reduce((a, b) => a + b, 0);
+  let below = 0;
+  for (let i = 0; i < counts.length && total; i++) {
+    if (counts[i] && below + counts[i] >= q * total) {
+      const low = i ? first * factor ** (i - 1) : 0;
+      const high = first * factor ** i;
+      return low + (high - low) * ((q * total - below) / counts[i]);
+    }
+    below += counts[i];
+  }
+  return NaN;
+}
+
+// ---- tiles with graphs ----
+
+class Tile {
+  constructor(name, format) {
+    this.name = name;
+    this.format = format;
+    this.values = [];
+    const node = make("div", "tile");
+    node.append(make("p", "quiet", name));
+    this.value = make("p", "value", "–");
+    this.value.id = "value-" + name.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+    this.svg = document.createElementNS(SVG, "svg");
+    this.svg.setAttribute("viewBox", `0 0 ${POINTS - 1} 40`);
+    this.svg.setAttribute("preserveAspectRatio", "none");
+    this.svg.setAttribute("role", "img");
+    this.line = document.createElementNS(SVG, "polyline");
+    this.svg.append(this.line);
+    node.append(this.value, this.svg);
+    byId("live").append(node);
+  }
+
+  add(value) {
+    this.values.push(value);
+    if (this.values.length > POINTS) this.values.shift();
+    const known = this.values.filter(Number.isFinite);
+    const most = Math.max(...known, 0);
+    const start = POINTS - this.values.length;
+    const points = this.values.map((v, i) =>
+      `${start + i},${(38 - (most && Number.isFinite(v) ? v / most : 0) * 36).toFixed(1)}`);
+    this.line.setAttribute("points", points.join(" "));
+    setText(this.value, this.format(value));
+    this.svg.setAttribute("aria-label", `${this.name}: now ${this.format(value)}, at most ${this.format(most)}` +
+      ` in the last ${this.values.length} seconds`);
+  }
+}
+
+const tiles = {
+  requests: new Tile("Requests per second", count),
+  errors: new Tile("Errors per second", count),
+  p50: new Tile("Latency p50", duration),
+  p99: new Tile("Latency p99", duration),
+  batch: new Tile("Rows per batch", count),
+  queue: new Tile("Queued requests", count),
+  flight: new Tile("Requests in flight", count),
+  held: new Tile("Bytes of requests", bytes),
+  cores: new Tile("Cores in use", count),
+  memory: new Tile("Memory", bytes),
+};
+
+// ---- models ----
+
+class Figures {
+  constructor(names) {
+    this.list = make("dl");
+    this.values = names.map((name) => {
+      const pair = make("div");
+      const value = make("dd", "", "–");
+      pair.append(make("dt", "", name), value);
+      this.list.append(pair);
+      return value;
+    });
+  }
+
+  set(texts) {
+    texts.forEach((text, i) => setText(this.values[i], text));
+  }
+}
+
+class Version {
+  constructor(name) {
+    this.node = make("div", "version");
+    this.title = make("h4");
+    this.state = make("span", "state");
+    this.title.append(make("span", "", name ? `Version ${name} ` : "No version "), this.state);
+    this.message = make("p", "message");
+    this.figures = new Figures(["Device", "Precision", "Weights", "Held in memory", "Idle memory", "Queued",
+      "Requests/s", "Errors/s", "Requests", "Errors", "p50", "p99", "Rows per batch"]);
+    this.node.append(this.title, this.message, this.figures.list);
+  }
+
+  show(now, before, seconds, scale) {
+    setText(this.state, now.state);
+    this.state.className = "state " + now.state + (now.message && now.state !== "AVAILABLE" ? " bad" : "");
+    setText(this.message, now.message);
+    this.message.hidden = !now.message;
+    this.figures.list.hidden = !now.device;
+    if (!now.device) return;
+    const same = before && before.device && before.answered <= now.answered ? before : now;
+    const latency = difference(now.latency, same.latency);
+    const runs = difference(now.batches, same.batches).reduce((a, b) => a + b, 0);
+    this.figures.set([now.device, now.precision, bytes(now.weight_bytes), bytes(now.held_bytes),
+      bytes(now.idle_bytes), count(now.queued), count((now.answered - same.answered) / seconds),
+      count((now.failed - same.failed) / seconds), count(now.answered), count(now.failed),
+      duration(quantile(latency, scale, 0.5)), duration(quantile(latency, scale, 0.99)),
+      count((now.rows - same.rows) / runs)]);
+  }
+}
+
+class Model {
+  constructor(name, index) {
+    this.versions = new Map();
+    this.node = make("section", "model");
+    const title = make("h3", "", name);
+    title.id = `model-${index}`;
+    this.node.setAttribute("aria-labelledby", title.id);
+    this.list = make("div");
+    this.form = new TryIt(name, index);
+    this.node.append(title, this.list, this.form.node);
+  }
+
+  show(rows, before, seconds, scale) {
+    const gone = new Set(this.versions.keys());
+    for (const row of rows) {
+      gone.delete(row.version);
+      let version = this.versions.get(row.version);
+      if (!version) {
+        version = new Version(row.version);
+        this.versions.set(row.version, version);
+      }
+      version.show(row, before.get(keyOf(row)), seconds, scale);
+    }
+    for (const name of gone) {
+      this.versions.get(name).node.remove();
+      this.versions.delete(name);
+    }
+    arrange(this.list, rows.map((row) => this.versions.get(row.version).node));
+    this.form.node.hidden = !rows.some((row) => row.state === "AVAILABLE");
+  }
+}
+
+// ---- try a signature ----
+
+function isText(dtype) {
+  return dtype === "DT_STRING";
+}
+
+// An example of an input: zeros, or empty texts, with 1 in place of unknown sizes.
+function example(info) {
+  const shape = info.tensor_shape || {};
+  const sizes = shape.unknown_rank ? [] : (shape.dim || []).map((d) => Math.max(Number(d.size), 1));
+  if (sizes.reduce((a, b) => a * b, 1) > MAX_ELEMENTS) return [];
+  const zero = isText(info.dtype) ? "" : info.dtype === "DT_BOOL" ? false : 0;
+  return sizes.reduceRight((inner, size) => Array.from({ length: size }, () => inner), zero);
+}
+
+function describe(name, info) {
+  const shape = info.tensor_shape || {};
+  const sizes = shape.unknown_rank ? "any shape"
+    : "[" + (shape.dim || []).map((d) => (Number(d.size) < 0 ? "?" : d.size)).join(", ") + "]";
+  return `${name}: ${String(info.dtype).replace(/^DT_/, "").toLowerCase()} ${sizes}`;
+}
+
+async function ask(path, body) {
+  const answer = await fetch(path, body === undefined ? {} : { method: "POST", body });
+  return { ok: answer.ok, status: answer.status, text: await answer.text() };
+}
+
+class TryIt {
+  constructor(model, index) {
+    this.path = "/v1/models/" + encodeURIComponent(model);
+    this.index = index;
+    this.node = make("details");
+    this.node.append(make("summary", "", "Signatures, and try one"));
+    this.node.addEventListener("toggle", () => this.node.open && this.load());
+  }
+
+  async load() {
+    if (this.body) this.body.remove();
+    this.body = make("div");
+    this.node.append(this.body);
+    try {
+      const answer = await ask(this.path + "/metadata");
+      if (!answer.ok) throw new Error(answer.text);
+      this.signatures = JSON.parse(answer.text).metadata.signature_def.signature_def;
+      this.fill();
+    } catch (error) {
+      this.body.append(make("p", "refused", `The signatures cannot be read: ${error.message}`));
+    }
+  }
+
+  labelled(tag, text) {
+    const field = make(tag);
+    field.id = `${text.split(" ")[0].toLowerCase()}-${this.index}`;
+    const label = make("label", "", text);
+    label.htmlFor = field.id;
+    return [label, field];
+  }
+
+  fill() {
+    const form = make("form");
+    const [selectLabel, select] = this.labelled("select", "Signature");
+    const [inputLabel, input] = this.labelled("textarea", "Inputs as JSON");
+    const tensors = make("ul");
+    const result = make("pre");
+    const verdict = make("p");
+    verdict.setAttribute("role", "status");
+    result.tabIndex = 0;
+    result.hidden = true;
+    result.setAttribute("aria-label", "Answer");
+    input.spellcheck = false;
+    for (const name of Object.keys(this.signatures).sort()) {
+      const option = make("option", "", name);
+      option.value = name; // without it, the value would be the text with its blanks collapsed
+      select.append(option);
+    }
+    select.value = Object.hasOwn(this.signatures, "serving_default") ? "serving_default" : select.value;
+    const choose = () => {
+      const { inputs = {}, outputs = {} } = this.signatures[select.value] || {};
+      tensors.replaceChildren(
+        ...Object.entries(inputs).map(([name, info]) => make("li", "", "input " + describe(name, info))),
+        ...Object.entries(outputs).map(([name, info]) => make("li", "", "output " + describe(name, info))));
+      input.value = JSON.stringify(
+        Object.fromEntries(Object.entries(inputs).map(([name, info]) => [name, example(info)])));
+    };
+    select.addEventListener("change", choose);
+    choose();
+    form.append(selectLabel, select, tensors, inputLabel, input, make("button", "", "Predict"), verdict, result);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.predict(select.value, input.value, verdict, result);
+    });
+    this.body.append(form);
+  }
+
+  async predict(signature, inputs, verdict, result) {
+    result.hidden = true;
+    verdict.className = "";
+    setText(verdict, "Waiting for the answer.");
+    try {
+      JSON.parse(inputs);
+      const start = performance.now();
+      // The text of the inputs is sent as it is, because numbers may have more digits than JavaScript's.
+      const answer = await ask(this.path + ":predict",
+        `{"signature_name":${JSON.stringify(signature)},"inputs":${inputs}}`);
+      verdict.className = answer.ok ? "" : "refused";
+      setText(verdict, `${answer.ok ? "Answered" : "Refused"} with ${answer.status} after ` +
+        duration((performance.now() - start) * 1000) + ".");
+      const more = answer.text.length - MAX_SHOWN;
+      setText(result, answer.text.slice(0, MAX_SHOWN) + (more > 0 ? `\n… ${more} more characters` : ""));
+      result.hidden = false;
+    } catch (error) {
+      verdict.className = "refused";
+      setText(verdict, error.message);
+    }
+  }
+}
+
+// ---- events ----
+
+const models = new Map();
+let nModels = 0;
+let last = null;
+
+const keyOf = (row) => JSON.stringify([row.model, row.version]);
+
+function showModels(rows, before, seconds, scale) {
+  const byModel = new Map();
+  for (const row of rows) {
+    if (!byModel.has(row.model)) byModel.set(row.model, []);
+    byModel.get(row.model).push(row);
+  }
+  for (const [name, model] of models) {
+    if (byModel.has(name)) continue;
+    model.node.remove();
+    models.delete(name);
+  }
+  for (const [name, list] of byModel) {
+    let model = models.get(name);
+    if (!model) {
+      model = new Model(name, nModels++);
+      models.set(name, model);
+    }
+    model.show(list, before, seconds, scale);
+  }
+  arrange(byId("models"), [...byModel.keys()].map((name) => models.get(name).node));
+  byId("no-models").hidden = rows.length > 0;
+}
+
+// The counts of all versions that both events have, each as the difference of the two.
+function totalOf(rows, before) {
+  const total = { answered: 0, failed: 0, rows: 0, queued: 0, latency: [], batches: [] };
+  for (const row of rows.filter((r) => r.device)) {
+    const old = before.get(keyOf(row));
+    total.queued += row.queued;
+    if (!old || !old.device || old.answered > row.answered) continue;
+    for (const name of ["answered", "failed", "rows"]) total[name] += row[name] - old[name];
+    for (const name of ["latency", "batches"]) total[name] = sum(total[name], difference(row[name], old[name]));
+  }
+  return total;
+}
+
+function showLive(now, before, seconds) {
+  const total = totalOf(now.versions, before);
+  const runs = total.batches.reduce((a, b) => a + b, 0);
+  tiles.requests.add((total.answered + total.failed) / seconds);
+  tiles.errors.add(total.failed / seconds);
+  tiles.p50.add(quantile(total.latency, now.latency_scale_us, 0.5));
+  tiles.p99.add(quantile(total.latency, now.latency_scale_us, 0.99));
+  tiles.batch.add(total.rows / runs);
+  tiles.queue.add(total.queued);
+  tiles.flight.add(now.requests_in_flight);
+  tiles.held.add(now.bytes_in_flight);
+  tiles.cores.add((now.cpu_ms - last.cpu_ms) / 1000 / seconds);
+  tiles.memory.add(now.resident_bytes);
+}
+
+function show(now) {
+  if (last && now.time_ms <= last.time_ms) last = null; // another server answers now
+  const before = new Map(last ? last.versions.map((row) => [keyOf(row), row]) : []);
+  const seconds = last ? (now.time_ms - last.time_ms) / 1000 : 1;
+  setText(byId("server"), now.server);
+  setText(byId("connection"), now.ready ? "Connected; the server is ready." : "Connected; the server is not ready.");
+  byId("connection").className = "";
+  if (last) showLive(now, before, seconds);
+  showModels(now.versions, before, seconds, now.latency_scale_us);
+  byId("left-off").hidden = !now.left_off;
+  setText(byId("left-off"), `${now.left_off} more versions are not shown.`);
+  last = now;
+}
+
+// An event stream has one event; the browser asks for the next one by itself. It gives up when the
+// server refuses or cannot be reached, and is then told to try again. A page that nobody sees asks
+// for nothing.
+let source = null;
+let timer = 0;
+
+function watch() {
+  source = new EventSource("/page/events");
+  source.onmessage = (event) => show(JSON.parse(event.data));
+  source.onerror = () => {
+    if (source.readyState !== EventSource.CLOSED) return;
+    lose();
+    timer = setTimeout(watch, 5000);
+  };
+}
+
+function lookAgain() {
+  clearTimeout(timer);
+  if (source) source.close();
+  last = null;
+  if (!document.hidden) watch();
+}
+
+let seen = 0;
+function lose() {
+  byId("connection").className = "lost";
+  setText(byId("connection"), "The server does not answer, or has too many viewers.");
+}
+
+lookAgain();
+document.addEventListener("visibilitychange", lookAgain);
+setInterval(() => {
+  if (last && last.time_ms === seen) lose();
+  seen = last ? last.time_ms : 0;
+}, 5000);

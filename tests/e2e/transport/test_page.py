@@ -1,0 +1,365 @@
+"""Tests the web page: its headers and files, its events, its viewers, and what strangers may not. Where Chromium is
+installed, it shows the page."""
+import gzip
+import http.client
+import json
+import os
+import re
+import socket
+import threading
+import time
+import unittest
+
+import chromium
+import small_models
+import support
+from support import MODELS, SLOW, wait_for
+
+EVENTS = "/page/events"
+FILES = {"/": "text/html; charset=utf-8", "/page/page.css": "text/css; charset=utf-8",
+         "/page/page.js": "text/javascript; charset=utf-8", "/page/icon.svg": "image/svg+xml"}
+HOSTILE = ['<img src=x onerror="document.title=1">', 'a"]}\\', "x\n\ndata: {}\n\nevent: y", "\u2028<script>alert(1)</script>",
+           "${1}`'&lt;", "../..%2f"]
+MOST_BYTES = 150_000
+VIEWERS = 256  # SRV_REST_MAX_VIEWERS
+
+
+def events_request(port, extra=""):
+    return f"GET {EVENTS} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n{extra}\r\n".encode()
+
+
+def read_all(connection):
+    parts = []
+    while True:
+        part = connection.recv(1 << 20)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+
+
+def event_of(body):
+    """Checks that the body is one event, and returns its JSON."""
+    match = re.fullmatch(rb"retry: 250\ndata: ([^\n\r]*)\n\n", body)
+    if not match:
+        raise AssertionError(body)
+    return json.loads(match[1])
+
+
+class PageCase(support.Case):
+    def serve(self, *flags, **how):
+        server = support.Server(*flags, **how)
+        self.addCleanup(server.__exit__)
+        return server
+
+    def ask(self, server, path, method="GET", **headers):
+        """Returns (status, headers, body)."""
+        connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=30 * SLOW)
+        with_dashes = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection.request(method, path, headers=with_dashes)
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        return answer.status, answer.headers, body
+
+    def event(self, server):
+        status, headers, body = self.ask(server, EVENTS)
+        self.assertEqual((status, headers["Content-Type"]), (200, "text/event-stream"), body)
+        return event_of(body)
+
+    def hostile_models(self):
+        """Writes a model whose signature and tensors have hostile names, and a config that serves it under such
+        names."""
+        def build(g):
+            g.placeholder("x", "float")
+            g.node("y", "Identity", "x", T="float")
+
+        inputs, outputs = {HOSTILE[0]: ("x", "float", [2])}, {HOSTILE[3]: ("y", "float", [2])}
+        small_models.write(self.path("hostile", "1"),
+                           {name: (inputs, outputs) for name in HOSTILE}, build)
+        lines = []
+        for name in HOSTILE:
+            quoted = "".join(f"\\{b:03o}" for b in name.encode())
+            lines.append(f'config {{ name: "{quoted}" base_path: "{self.path("hostile")}" '
+                         f'model_platform: "tensorflow" }}')
+        return self.write("models.config", "model_config_list {" + "\n".join(lines) + "}")
+
+
+class Page(PageCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = support.Server(f"--models={MODELS}", "--page_hosts=models.lan,gpu-1")
+        cls.addClassCleanup(cls.server.__exit__)
+
+    def test_files_are_small_and_strict(self):
+        total = 0
+        for path, content_type in FILES.items():
+            status, headers, body = self.ask(self.server, path)
+            self.assertEqual((status, headers["Content-Type"]), (200, content_type))
+            self.check_headers(headers)
+            total += len(body)
+            with open(os.path.join(support.ROOT, "server", "page", path.rsplit("/", 1)[1] or "page.html"), "rb") as file:
+                self.assertEqual(body, file.read())
+            self.assertNotRegex(body, rb"(src|href)=\"(?!/page/|#)|https://|<style|<script>| on[a-z]+=")
+            _, packed_headers, packed = self.ask(self.server, path, Accept_Encoding="gzip")
+            if packed_headers["Content-Encoding"] == "gzip":
+                self.assertLess(len(packed), len(body))
+                self.assertEqual(gzip.decompress(packed), body)
+        self.assertLess(total, MOST_BYTES)
+        self.assertEqual(self.ask(self.server, "/", method="HEAD")[0], 200)
+        self.assertEqual(self.ask(self.server, "/", method="POST")[0], 404)
+
+    def check_headers(self, headers):
+        policy = headers["Content-Security-Policy"]
+        self.assertIn("default-src 'none'", policy)
+        self.assertIn("require-trusted-types-for 'script'", policy)
+        self.assertIn("frame-ancestors 'none'", policy)
+        self.assertNotIn("unsafe", policy)
+        self.assertEqual(headers["X-Content-Type-Options"], "nosniff")
+        self.assertEqual(headers["Cross-Origin-Resource-Policy"], "same-origin")
+        self.assertEqual(headers["Cache-Control"], "no-store")
+        self.assertIsNone(headers["Access-Control-Allow-Origin"])
+
+    def test_an_event_has_the_states_and_the_counts(self):
+        before = {v["model"]: v for v in self.event(self.server)["versions"]}
+        self.server.predict("half_plus_two", [1, 2, 5])
+        self.assertEqual(self.server.post("/v1/models/half_plus_two:predict", {"instances": ["x"]})[0], 400)
+        event = self.event(self.server)
+        after = {v["model"]: v for v in event["versions"]}
+        self.assertEqual(sorted(after), sorted(m for m in os.listdir(MODELS)
+                                               if os.path.isdir(os.path.join(MODELS, m)) and self.server.states(m)))
+        old, new = before["half_plus_two"], after["half_plus_two"]
+        self.assertEqual((new["version"], new["state"], new["device"], new["precision"]), ("2", "AVAILABLE", "CPU", "float32"))
+        self.assertEqual(new["answered"] - old["answered"], 1)
+        self.assertEqual(new["rows"] - old["rows"], 3)
+        self.assertEqual(sum(new["latency"]) - sum(old["latency"]), 1)
+        self.assertEqual(sum(new["batches"]) - sum(old["batches"]), 1)
+        self.assertEqual(event["ready"], True)
+        wait_for(lambda: self.event(self.server)["requests_in_flight"] == 0, "the connections of the requests to close")
+        self.assertGreater(event["resident_bytes"], 1 << 20)
+        self.check_headers(self.ask(self.server, EVENTS)[1])
+
+    def test_viewers_share_the_bytes_of_an_event(self):
+        """Events are a second apart, so that there are few for many viewers."""
+        answers, seconds = self.watch(40)
+        bodies = {answer.split(b"\r\n\r\n", 1)[1] for answer in answers}
+        self.assertLessEqual(len(bodies), int(seconds) + 2)
+        for body in bodies:
+            event_of(body)
+        packed = self.ask(self.server, EVENTS, Accept_Encoding="gzip")[2]
+        event_of(gzip.decompress(packed))
+
+    def watch(self, n):
+        """Returns the answers to n viewers that ask at once, and the seconds that they took."""
+        self.event(self.server)
+        connections = []
+        try:
+            for _ in range(n):
+                connections.append(socket.create_connection(("127.0.0.1", self.server.rest_port), timeout=60 * SLOW))
+            start = time.monotonic()
+            for connection in connections:
+                connection.sendall(events_request(self.server.rest_port))
+            self.assertEqual(self.server.predict("half_plus_two", [2]), [3.0])
+            answers = [read_all(connection) for connection in connections]
+            return answers, time.monotonic() - start
+        finally:
+            for connection in connections:
+                connection.close()
+
+    def test_nothing_is_computed_when_nobody_looks(self):
+        folder = f"/proc/{self.server.process.pid}/task"
+        for task in os.listdir(folder):
+            with open(f"{folder}/{task}/comm", encoding="ascii") as file:
+                if file.read().strip() == "page-events":
+                    break
+        else:
+            self.fail("there is no thread page-events")
+
+        def switches():
+            with open(f"{folder}/{task}/status", encoding="ascii") as file:
+                return re.findall(r"ctxt_switches:\t(\d+)", file.read())
+
+        def rest():
+            before = switches()
+            time.sleep(0.3)
+            return before if switches() == before else None
+
+        self.event(self.server)
+        before = wait_for(rest, "the thread to rest")
+        time.sleep(2.5)
+        self.assertEqual(switches(), before)
+        self.event(self.server)
+        self.assertNotEqual(switches(), before)
+
+    def test_foreign_hosts_and_origins_are_refused(self):
+        for path in (*FILES, EVENTS):
+            for host in ("evil.example", f"evil.example:{self.server.rest_port}", "localhost.evil.example", "127.0.0.1.evil"):
+                status, headers, body = self.ask(self.server, path, Host=host)
+                self.assertEqual(status, 403)
+                self.assertIn(f'is not served as \\"{host}\\"', body.decode())
+                self.assertIsNone(headers["Access-Control-Allow-Origin"])
+            for origin in ("http://evil.example", "null", self.server.url):
+                status, _, body = self.ask(self.server, path, Origin=origin)
+                self.assertEqual(status, 403)
+                self.assertIn("the request has an Origin", body.decode())
+            for site in ("cross-site", "same-site"):
+                status, _, body = self.ask(self.server, path, Sec_Fetch_Site=site, Sec_Fetch_Mode="no-cors")
+                self.assertEqual(status, 403)
+                self.assertIn("Sec-Fetch-Site is neither same-origin nor none", body.decode())
+        self.assertEqual(self.ask(self.server, "/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate")[0], 200)
+        for host in ("localhost", "models.lan", "GPU-1:80", "[::1]:8501"):
+            self.assertEqual(self.ask(self.server, "/", Host=host)[0], 200)
+        # The APIs answer as before, under any name.
+        self.assertEqual(self.ask(self.server, "/v1/models/half_plus_two", Host="evil.example")[0], 200)
+
+    def test_a_thousand_viewers(self):
+        """VIEWERS of them get events. The others are refused, and requests are answered meanwhile."""
+        answers, seconds = self.watch(1000)
+        served = [a for a in answers if a.startswith(b"HTTP/1.1 200 ")]
+        refused = [a for a in answers if a.startswith(b"HTTP/1.1 503 ")]
+        self.assertEqual(len(served) + len(refused), 1000)
+        self.assertGreaterEqual(len(served), VIEWERS)
+        self.assertLessEqual(len(served), VIEWERS * (int(seconds) + 2))
+        for answer in refused:
+            self.assertIn(b"the page has 256 viewers, the most that it may have", answer)
+            self.assertIn(b"Retry-After: ", answer)
+        for answer in served:
+            event_of(answer.split(b"\r\n\r\n", 1)[1])
+        self.event(self.server)  # the places are free again
+
+
+class PageOptions(PageCase):
+    def test_off(self):
+        for how in ({"as_tensorflow": True}, {}):
+            flags = [f"--model_base_path={MODELS}/half_plus_two"] if how else [f"--models={MODELS}", "--page=false"]
+            server = self.serve(*flags, **how)
+            for path in (*FILES, EVENTS):
+                status, _, body = self.ask(server, path)
+                self.assertEqual((status, "Nothing is served at " + path in body.decode()), (404, True))
+
+    def test_viewers_do_not_hold_up_the_end_of_the_server(self):
+        server = self.serve(f"--models={MODELS}")
+        self.event(server)
+        viewers = [socket.create_connection(("127.0.0.1", server.rest_port), timeout=60 * SLOW) for _ in range(20)]
+        for viewer in viewers:
+            viewer.sendall(events_request(server.rest_port))
+        start = time.monotonic()
+        self.assertEqual(server.stop(), 0)
+        self.assertLess(time.monotonic() - start, 10 * SLOW)
+        for viewer in viewers:
+            event_of(read_all(viewer).split(b"\r\n\r\n", 1)[1])
+            viewer.close()
+
+    def test_hostile_names_stay_in_their_strings(self):
+        server = self.serve(f"--model_config_file={self.hostile_models()}")
+        event = self.event(server)
+        self.assertEqual(sorted(v["model"] for v in event["versions"]), sorted(HOSTILE))
+        self.assertEqual({v["state"] for v in event["versions"]}, {"AVAILABLE"})
+
+    def test_many_models_are_cut_and_a_viewer_that_does_not_read_is_cut_off(self):
+        lines = [f'config {{ name: "{i}{"n" * 3000}" base_path: "{self.path("none")}/{"x" * 200}" '
+                 f'model_platform: "tensorflow" }}' for i in range(300)]
+        config = self.write("models.config", "model_config_list {" + "\n".join(lines) + "}")
+        server = self.serve(f"--model_config_file={config}", "--request_read_timeout_ms=1000", wait=False)
+        wait_for(lambda: server.get("/healthz")[0] == 200, "the server")
+        event = wait_for(lambda: self.event(server)["left_off"] and self.event(server), "300 models")
+        self.assertEqual((len(event["versions"]), event["left_off"]), (256, 44))
+        self.assertEqual({v["state"] for v in event["versions"]}, {"NONE"})
+        self.assertIn("Could not find any versions of model", event["versions"][0]["message"])
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.connect(("127.0.0.1", server.rest_port))
+            slow.sendall(events_request(server.rest_port))
+            wait_for(lambda: server.metric('slipway_events_total{event="slow_answer_cut_off"}'), "the viewer to be cut off")
+        self.event(server)
+
+
+@unittest.skipUnless(chromium.PROGRAM, "not run: Chromium is not installed")
+class PageInChromium(PageCase):
+    def open(self, server):
+        browser = chromium.Chromium()
+        self.addCleanup(browser.__exit__)
+        browser.call("Page.navigate", url=server.url + "/")
+        self.wait(browser, "document.querySelectorAll('.model').length > 0", "the models")
+        return browser
+
+    def wait(self, browser, condition, what):
+        wait_for(lambda: browser.run(condition), lambda: f"{what}: {browser.problems} "
+                 + str(browser.run("document.body.innerText")))
+
+    def test_values_move_and_a_signature_is_tried(self):
+        self.put("m/half_plus_two/1")
+        server = self.serve(f"--models={self.path('m')}")
+        browser = self.open(server)
+        stop = threading.Event()
+
+        def load():
+            while not stop.wait(0.02):
+                server.predict("half_plus_two", [1, 2])
+
+        thread = threading.Thread(target=load)
+        thread.start()
+        try:
+            self.wait(browser, "parseFloat(document.getElementById('value-requests-per-second').textContent) > 1", "a rate")
+            self.wait(browser, "/s$/.test(document.getElementById('value-latency-p99').textContent)", "a latency")
+            line = "document.querySelector('polyline').getAttribute('points').split(' ').length"
+            n = browser.run(line)
+            self.wait(browser, f"{line} > {n} + 1", "a longer graph")
+        finally:
+            stop.set()
+            thread.join()
+        self.put("m/half_plus_two/7")
+        self.wait(browser, "[...document.querySelectorAll('.version h4')].some("
+                           "h => h.textContent == 'Version 7 AVAILABLE')", "the new version")
+        self.assertEqual(browser.run("[...document.querySelectorAll('.version h4')].map(h => h.textContent)")[0],
+                         "Version 7 AVAILABLE")
+        browser.run("document.querySelector('summary').click()")
+        self.wait(browser, "document.querySelectorAll('form').length == 1", "the form")
+        browser.run("document.querySelector('textarea').value = '{\"x\": [1, 2, 5]}';"
+                    "document.querySelector('form button').click()")
+        self.wait(browser, "!document.querySelector('pre').hidden", "an answer")
+        self.assertRegex(browser.run("document.querySelector('pre').textContent"), r"2\.5,\s*3\.0,\s*4\.5")
+        for width, scheme in ((360, "light"), (1920, "dark")):
+            browser.resize(width, 900)
+            browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            self.assertLessEqual(browser.run("document.documentElement.scrollWidth"), width)
+            browser.screenshot(os.path.join(os.path.dirname(support.binary()), "page", f"page-{width}-{scheme}.png"))
+        self.check_semantics(browser)
+        self.assertEqual(browser.problems, [])
+
+    def check_semantics(self, browser):
+        """The tree that a screen reader gets has names for all that can be used, and the keyboard reaches it."""
+        nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
+        named = [(n["role"]["value"], n.get("name", {}).get("value", "")) for n in nodes if not n["ignored"]]
+        for role in ("textbox", "combobox", "button", "image", "heading"):
+            names = [name for r, name in named if r == role or (role == "image" and r == "img")]
+            self.assertTrue(names and all(names), (role, named))
+        reached = set()
+        browser.run("document.body.focus()")
+        for _ in range(12):
+            for kind in ("keyDown", "keyUp"):
+                browser.call("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
+            reached.add(browser.run("document.activeElement.tagName"))
+        self.assertLessEqual({"A", "SUMMARY", "SELECT", "TEXTAREA", "BUTTON"}, reached)
+
+    def test_hostile_names_are_text(self):
+        server = self.serve(f"--model_config_file={self.hostile_models()}")
+        browser = self.open(server)
+        self.wait(browser, f"document.querySelectorAll('.model').length == {len(HOSTILE)}", "all models")
+        names = browser.run("[...document.querySelectorAll('.model h3')].map(h => h.textContent)")
+        self.assertEqual(sorted(names), sorted(HOSTILE))
+        browser.run("document.querySelectorAll('summary').forEach(s => s.click())")
+        self.wait(browser, f"document.querySelectorAll('form').length == {len(HOSTILE)}", "the forms")
+        options = browser.run("[...document.querySelector('select').options].map(o => o.value)")
+        self.assertEqual(sorted(options), sorted(HOSTILE))
+        browser.run("document.querySelector('form button').click()")
+        self.wait(browser, "/^Answered with 200/.test(document.querySelector('form [role=status]').textContent)",
+                  "an answer")
+        self.assertEqual(browser.run("document.querySelectorAll('img, body script').length"), 0)
+        self.assertEqual(browser.run("document.title"), "Slipway")
+        browser.resize(360, 900)
+        self.assertLessEqual(browser.run("document.documentElement.scrollWidth"), 360)
+        self.assertEqual(browser.problems, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
