@@ -364,6 +364,17 @@ static void add_retry_after(struct srv_call *c, grpc_op *op)
     op->data.send_status_from_server.trailing_metadata = &c->retry_after;
 }
 
+/* Keeps the error of a call for the web page. Called on the I/O loop thread if the call has no
+ * version. */
+static void keep_error(const struct srv_call *c, enum rt_status code, const char *text)
+{
+    const int api = c->method ? c->method->api : SRV_NOT_COUNTED;
+
+    if (code && c->method)
+        srv_metrics_error(c->io_loop, c->job.version, c->model,
+                          api == SRV_NOT_COUNTED ? SRV_OTHER : (enum srv_api)api, code, text);
+}
+
 /* Sends a response. May be called on any thread. If `code` is RT_OK, `p` is the message, of which
  * the function takes ownership. If `late` is set, the call ends with the status late_code(c, code).
  * The caller must count the SRV_EV_SENT event in `pending`. */
@@ -374,6 +385,8 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
         text = code == late_code(c, code) ? text : "Deadline Exceeded";
         code = late_code(c, code);
     }
+    if (c->job.version)
+        keep_error(c, code, text);
     grpc_op ops[4] = {srv_call_op_metadata(c)};
     grpc_byte_buffer *message = code ? NULL : srv_grpc_message_of(rt_span_of(NULL, 0), p, n_bytes);
     grpc_slice details = code ? srv_grpc_details_of(text) : grpc_empty_slice();
@@ -409,6 +422,8 @@ static void respond_here(struct srv_call *c, void *p, size_t n, enum rt_status c
     c->code = late ? late_code(c, code) : code;
     if (!c->job.version && !c->came_empty)
         report_to_metrics(c);
+    if (!c->job.version)
+        keep_error(c, code, text);
     c->may_send_close = !c->close_started;
     c->pending++;
     send_response(c, p, n, code, text, late);

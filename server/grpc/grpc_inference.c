@@ -230,6 +230,10 @@ static void answer(struct srv_call *c, struct srv_call *part)
                         job->version ? rt_span_str(job->version->model) : part->model,
                         (enum srv_api)part->method->endpoint->stream_api, r->status,
                         job->version ? rt_now_ns() - job->received_ns : 0);
+    if (r->status)
+        srv_metrics_error(part->io_loop, job->version, part->model,
+                          (enum srv_api)part->method->endpoint->stream_api, r->status,
+                          rt_error_text(r->why));
     respond(c, r);
     srv_call_trace_inference(part, r->status);
     r->is_answered = true;

@@ -48,6 +48,10 @@ void srv_rest_count(struct srv_rest_call *req)
     if (r->route.target == SRV_TO_CALL && api != SRV_NOT_COUNTED)
         srv_metrics_request(r->io_loop, r->job.done ? &r->job : NULL, &r->span, r->route.spec.name,
                             (enum srv_api)api, r->code, total_ns);
+    if (r->code && r->route.target == SRV_TO_CALL)
+        srv_metrics_error(r->io_loop, r->job.version, r->route.spec.name,
+                          api == SRV_NOT_COUNTED ? SRV_OTHER : (enum srv_api)api, r->code,
+                          rt_error_text(&r->err));
     if (r->server->options.access_log || r->span.is_recorded)
         report_outcome(req, total_ns);
     if (r->job.version)

@@ -1,13 +1,15 @@
 /*
- * Serves the web page: its files, and its events. A response contains one event and ends, and the
- * browser asks again after the time that the event names. A viewer is therefore a request like
- * others: all limits of time and memory hold for it, a server that stops need not end streams, and
- * no connection of the browser is occupied for long. The thread of the queue writes at most one
- * event a second for all requests that wait, and nothing if none waits.
+ * Serves the web page: its files, its events, and the last errors of models. A response with an
+ * event contains one and ends, and the browser asks again after the time that the event names. A
+ * viewer is therefore a request like others: all limits of time and memory hold for it, a server
+ * that stops need not end streams, and no connection of the browser is occupied for long. The
+ * thread of the queue writes at most one event a second for all requests that wait, and nothing if
+ * none waits.
  */
 #include "server/http/rest_call.h"
 #include "server/http/rest_loop.h"
 #include "server/page/page.h"
+#include "server/telemetry/page_errors.h"
 #include "server/telemetry/page_event.h"
 
 enum rt_status srv_rest_files_open(struct srv_rest *rest, struct rt_error *err)
@@ -81,4 +83,16 @@ bool srv_rest_page_events(struct srv_rest_request *r)
     if (!waits)
         atomic_fetch_sub(&rest->n_viewers, 1);
     return waits;
+}
+
+bool srv_rest_page_errors(struct srv_rest_request *r)
+{
+    const enum rt_status st =
+        srv_page_errors(r->io_loop->map, r->route.spec.name, &r->out, &r->err);
+
+    if (st)
+        srv_rest_fail(r, st);
+    else
+        srv_rest_ok(r, "application/json");
+    return false;
 }

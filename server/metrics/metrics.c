@@ -93,9 +93,9 @@ void srv_metrics_free(struct srv_metrics *m)
     if (!m)
         return;
     for (int i = 0; i < m->n_models; i++)
-        srv_metrics_model_free(m->models[i]);
+        srv_metrics_model_free(m, m->models[i]);
     free(m->models);
-    srv_metrics_model_free(m->unknown);
+    srv_metrics_model_free(m, m->unknown);
     for (int i = 0; i < SRV_MAX_PATHS && m->paths[i]; i++)
         free_path(m->paths[i]);
     for (int i = 0; i < SRV_MAX_STRANGERS; i++)
@@ -226,6 +226,29 @@ void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
     srv_count_add(&cells->io_loops[io_loop->index].unmade[api][c], 1);
     if (code == RT_OK && (int)api >= SRV_N_JOB_APIS && strcmp(io_loop->entrypoint, "REST") == 0)
         count_time(&cells->io_loops[io_loop->index].gets, total_ns);
+}
+
+void srv_metrics_error(const struct srv_io_loop *io_loop, const struct srv_version *version,
+                       struct rt_span model, enum srv_api api, enum rt_status code,
+                       const char *text)
+{
+    const struct srv_server *server = io_loop->server;
+    struct srv_last_error e = {.at_ms = rt_wall_ns() / 1000000,
+                               .version = version ? version->version : 0,
+                               .has_version = version != NULL,
+                               .code = code,
+                               .api = api};
+    const struct srv_version *of = version;
+
+    if (!server->options.page || !server->metrics)
+        return;
+    if (!of) {
+        const struct srv_map_model *known =
+            io_loop->map ? srv_map_model(io_loop->map, model) : NULL;
+        of = known && known->n_versions ? known->versions[0] : NULL;
+    }
+    if (of && of->metrics)
+        srv_last_errors_add(&of->metrics->model->errors, &server->metrics->error_bytes, &e, text);
 }
 
 static void count_padding(struct srv_thread_cells *t, int64_t run_rows, int64_t rows)

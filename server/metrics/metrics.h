@@ -44,6 +44,14 @@ void srv_metrics_forget_gone(struct srv_metrics *m, int64_t now_ns);
 void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
                          const struct srv_request_span *span, struct rt_span model,
                          enum srv_api api, enum rt_status code, int64_t total_ns);
+/*
+ * Keeps an error with its text, for the web page; does nothing if the page is not served. The error
+ * is kept under the model of `version`. May then be called on any thread while the caller has a
+ * handle to the version. If `version` is NULL, the error is kept under `model`, if that serves.
+ */
+void srv_metrics_error(const struct srv_io_loop *io_loop, const struct srv_version *version,
+                       struct rt_span model, enum srv_api api, enum rt_status code,
+                       const char *text);
 /* Counts a batch that has run. Must be called before the batch's jobs are completed. `worker` is
  * the worker's index, or `-1 - io_loop->index` for an inline job. `run_rows` is the number of rows
  * including padding. */

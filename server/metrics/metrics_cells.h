@@ -14,6 +14,7 @@
 #include "server/base/list.h"
 #include "server/batching/job.h"
 #include "server/metrics/exemplars.h"
+#include "server/metrics/last_errors.h"
 #include "server/metrics/metrics.h"
 #include "server/server.h"
 
@@ -111,6 +112,7 @@ struct srv_model_metrics {
     struct srv_link versions; /* list of the metrics of the model's loaded versions */
     char *name;
     struct srv_model_io_loop *io_loops;
+    _Atomic(struct srv_last_errors *) errors;
     _Atomic uint64_t loads_ok, loads_failed; /* the counters below are guarded by srv_metrics.mu */
     struct srv_times load;
     _Atomic uint64_t logged[SRV_N_CODES];
@@ -157,6 +159,7 @@ struct srv_metrics {
     struct srv_model_metrics **models; /* sorted by name */
     struct srv_link gone;              /* gone models, oldest first */
     int n_gone;
+    atomic_size_t error_bytes; /* bytes of the last errors of all models */
     /* counters of the requests for all unknown models */
     struct srv_model_metrics *unknown;
     struct srv_path_metrics *paths[SRV_MAX_PATHS]; /* unused entries are NULL */
@@ -218,8 +221,8 @@ bool srv_metrics_add_requests(const struct srv_metrics *m, const int *first,
 
 /* ---- metrics_models.c ---- */
 
-struct srv_model_metrics *srv_metrics_model_new(const struct srv_metrics *m, const char *name);
-void srv_metrics_model_free(struct srv_model_metrics *model);
+struct srv_model_metrics *srv_metrics_model_new(struct srv_metrics *m, const char *name);
+void srv_metrics_model_free(struct srv_metrics *m, struct srv_model_metrics *model);
 /* Returns the model's metrics, or NULL if there are none. The caller must hold srv_metrics.mu. */
 struct srv_model_metrics *srv_metrics_find(const struct srv_metrics *m, const char *name);
 /* Returns the model's metrics, and creates them if necessary. The model is then no longer gone.

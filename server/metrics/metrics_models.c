@@ -103,7 +103,7 @@ void srv_metrics_drop_version(struct srv_metrics *m, struct srv_version_metrics 
 
 /* ---- models ---- */
 
-struct srv_model_metrics *srv_metrics_model_new(const struct srv_metrics *m, const char *name)
+struct srv_model_metrics *srv_metrics_model_new(struct srv_metrics *m, const char *name)
 {
     struct srv_model_metrics *model = calloc(1, sizeof *model);
 
@@ -114,11 +114,11 @@ struct srv_model_metrics *srv_metrics_model_new(const struct srv_metrics *m, con
     model->io_loops = calloc((size_t)m->n_io_loops + 1, sizeof *model->io_loops);
     if (model->name && model->io_loops)
         return model;
-    srv_metrics_model_free(model);
+    srv_metrics_model_free(m, model);
     return NULL;
 }
 
-void srv_metrics_model_free(struct srv_model_metrics *model)
+void srv_metrics_model_free(struct srv_metrics *m, struct srv_model_metrics *model)
 {
     if (!model)
         return;
@@ -127,6 +127,7 @@ void srv_metrics_model_free(struct srv_model_metrics *model)
         srv_list_remove(first);
         free_version((struct srv_version_metrics *)(void *)first);
     }
+    srv_last_errors_free(&model->errors, &m->error_bytes);
     free(model->name);
     free(model->io_loops);
     free(model);
@@ -197,7 +198,7 @@ static void forget_oldest(struct srv_metrics *m)
 
     return_model(m, model);
     memmove(&m->models[i], &m->models[i + 1], (size_t)(--m->n_models - i) * sizeof(*m->models));
-    srv_metrics_model_free(model);
+    srv_metrics_model_free(m, model);
 }
 
 void srv_metrics_model_gone(struct srv_metrics *m, const char *name)

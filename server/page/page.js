@@ -176,8 +176,9 @@ class Model {
     title.id = `model-${index}`;
     this.node.setAttribute("aria-labelledby", title.id);
     this.list = make("div");
+    this.errors = new LastErrors(name);
     this.form = new TryIt(name, index);
-    this.node.append(title, this.list, this.form.node);
+    this.node.append(title, this.list, this.errors.node, this.form.node);
   }
 
   show(rows, before, seconds, scale) {
@@ -196,7 +197,49 @@ class Model {
       this.versions.delete(name);
     }
     arrange(this.list, rows.map((row) => this.versions.get(row.version).node));
-    this.form.node.hidden = !rows.some((row) => row.state === "AVAILABLE");
+    const serving = rows.find((row) => row.state === "AVAILABLE");
+    this.form.node.hidden = !serving;
+    this.errors.show(serving && serving.errors);
+  }
+}
+
+// ---- the last errors ----
+
+class LastErrors {
+  constructor(model) {
+    this.path = "/page/errors/" + encodeURIComponent(model);
+    this.node = make("details", "errors");
+    this.list = make("ul");
+    this.summary = make("summary", "", "Last errors");
+    this.node.append(this.summary, this.list);
+    this.node.addEventListener("toggle", () => this.load());
+  }
+
+  // The server counts the errors; they are read when the list is open and the count has changed.
+  show(count) {
+    this.node.hidden = !count;
+    if (count === this.count) return;
+    this.count = count;
+    this.load();
+  }
+
+  async load() {
+    if (!this.node.open || this.node.hidden || this.loaded === this.count) return;
+    this.loaded = this.count;
+    try {
+      const answer = await ask(this.path);
+      if (!answer.ok) throw new Error(answer.text);
+      this.list.replaceChildren(...JSON.parse(answer.text).errors.map((e) => {
+        const item = make("li");
+        const at = make("time", "", new Date(e.at_ms).toLocaleTimeString() + " ");
+        at.dateTime = new Date(e.at_ms).toISOString();
+        item.append(at, make("span", "bad", e.code), ` ${e.api}${e.version && ", version " + e.version}: ${e.text}`);
+        return item;
+      }));
+    } catch (error) {
+      this.loaded = null; // the next change of the count asks again
+      this.list.replaceChildren(make("li", "refused", `The errors cannot be read: ${error.message}`));
+    }
   }
 }
 
@@ -231,7 +274,7 @@ class TryIt {
   constructor(model, index) {
     this.path = "/v1/models/" + encodeURIComponent(model);
     this.index = index;
-    this.node = make("details");
+    this.node = make("details", "try");
     this.node.append(make("summary", "", "Signatures, and try one"));
     this.node.addEventListener("toggle", () => this.node.open && this.load());
   }

@@ -88,14 +88,21 @@ bool srv_route_version(struct rt_span digits, int64_t *out)
     return true;
 }
 
-/* Returns whether the path belongs to the web page, and sets the target. */
+/* Returns whether the path belongs to the web page, and sets the target and the model's name, which
+ * is not decoded yet. */
 static bool is_page(struct srv_route *out, struct rt_span path)
 {
+    struct rt_span rest = path;
+
     out->page_file = srv_page_find(path);
     if (out->page_file >= 0)
         out->target = SRV_TO_PAGE_FILE;
     else if (rt_span_is(path, srv_page_events_path))
         out->target = SRV_TO_PAGE_EVENTS;
+    else if (srv_route_take(&rest, srv_page_errors_path) && rest.n) {
+        out->target = SRV_TO_PAGE_ERRORS;
+        out->spec.name = rest;
+    }
     return srv_route_is_page(out);
 }
 
@@ -145,7 +152,7 @@ enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *prot
         return srv_route_decode(&out->spec.name, arena, err);
     }
     if (has_page && reads && is_page(out, path))
-        return RT_OK;
+        return srv_route_decode(&out->spec.name, arena, err);
     return rt_fail(err, RT_NOT_FOUND, "Nothing is served at %.*s: models are under /v1/models/",
                    (int)path.n, (const char *)path.p);
 }

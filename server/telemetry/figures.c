@@ -5,6 +5,7 @@
 
 #include "runtime/base/arena.h"
 #include "server/batching/scheduler.h"
+#include "server/metrics/metrics_cells.h"
 #include "server/versions/manager.h"
 
 struct reading {
@@ -47,8 +48,10 @@ static bool add_version(void *arg, const struct srv_version *v)
                               .gpus = *rt_model_accelerators(v->loaded),
                               .gpu_full_precision = v->gpu.full_precision};
     rt_session_stats(v->loaded->session, &f->stats);
-    if (all->has_statistics && v->metrics && reading->server->metrics)
+    if (all->has_statistics && v->metrics && reading->server->metrics) {
         srv_metrics_statistics(reading->server->metrics, v->metrics, &f->statistics);
+        f->n_errors = srv_last_errors_count(&v->metrics->model->errors);
+    }
     return false;
 }
 

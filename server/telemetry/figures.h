@@ -22,6 +22,7 @@ struct srv_figures {
     bool gpu_full_precision;
     /* zeroed unless srv_figures_read was called with `has_statistics` */
     struct srv_version_statistics statistics;
+    uint64_t n_errors; /* of the model, as srv_last_errors_count; set as `statistics` is */
 };
 
 struct srv_all_figures {

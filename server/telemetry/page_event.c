@@ -84,8 +84,10 @@ static void write_figures(struct rt_bytes *out, const struct srv_figures *f)
                   "\"state_bytes\":%zu,\"gpu_bytes\":%" PRId64 ",\"queued\":%" PRId64,
                   f->weight_bytes, f->stats.held_bytes, f->stats.idle_bytes, f->stats.state_bytes,
                   gpu_bytes, f->n_queued);
-    rt_bytes_addf(out, ",\"answered\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"rows\":%" PRIu64,
-                  s->success.count, s->fail.count, s->rows);
+    rt_bytes_addf(out,
+                  ",\"answered\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"rows\":%" PRIu64
+                  ",\"errors\":%" PRIu64,
+                  s->success.count, s->fail.count, s->rows, f->n_errors);
     write_counts(out, "latency", s->latency, SRV_N_TIMES);
     write_counts(out, "batches", s->batches, SRV_N_SIZES);
 }

@@ -9,8 +9,12 @@ import socket
 import threading
 import time
 import unittest
+import urllib.parse
+
+import grpc
 
 import chromium
+import grpc_support
 import small_models
 import support
 from support import MODELS, SLOW, wait_for
@@ -138,6 +142,44 @@ class Page(PageCase):
         self.assertGreater(event["resident_bytes"], 1 << 20)
         self.check_headers(self.ask(self.server, EVENTS)[1])
 
+    def errors(self, model):
+        status, headers, body = self.ask(self.server, "/page/errors/" + model)
+        self.assertEqual((status, headers["Content-Type"]), (200, "application/json"), body)
+        self.check_headers(headers)
+        return json.loads(body)["errors"]
+
+    def count_of_errors(self, model):
+        return next(v["errors"] for v in self.event(self.server)["versions"] if v["model"] == model)
+
+    def test_the_last_errors_of_a_model_are_kept(self):
+        server, path = self.server, "/v1/models/digits"
+        before = self.count_of_errors("digits")
+        self.assertEqual(server.post(path + ":predict", {"signature_name": "<b>", "instances": [1]})[0], 400)
+        self.assertEqual(server.request(path + ":predict", b"{")[0], 400)
+        self.assertEqual(server.get(path + "/versions/77/metadata")[0], 404)
+        with grpc_support.Client(f"127.0.0.1:{server.grpc_port}") as client, self.assertRaises(grpc.RpcError):
+            client.predict(model="digits")
+        wait_for(lambda: self.count_of_errors("digits") == before + 4, "the errors")
+        rpc, version, json_error, name = self.errors("digits")[:4]
+        self.assertEqual([e["code"] for e in (rpc, json_error, name)], ["INVALID_ARGUMENT"] * 3)
+        self.assertEqual([e["api"] for e in (rpc, version, json_error, name)], ["predict", "metadata", "predict", "predict"])
+        self.assertEqual((version["code"], version["version"], rpc["version"]), ("NOT_FOUND", "", "1"))
+        self.assertIn("<b>", name["text"])
+        self.assertIn("JSON", json_error["text"])
+        self.assertLess(abs(rpc["at_ms"] / 1000 - time.time()), 3600)
+        for i in range(20):
+            server.post(path + ":predict", {"signature_name": f"{i}" + "x" * 1000, "instances": [1]})
+        last = self.errors("digits")
+        self.assertEqual(len(last), 16)
+        self.assertRegex(last[0]["text"], r"19x+\.\.\.$")
+        self.assertLess(len(last[0]["text"]), 300)
+
+    def test_errors_of_unknown_models_are_not_kept(self):
+        self.assertEqual(self.server.post("/v1/models/none:predict", {"instances": [1]})[0], 404)
+        status, _, body = self.ask(self.server, "/page/errors/no%22ne")
+        self.assertEqual(status, 404)
+        self.assertIn('no errors of model no\\"ne: it does not serve', body.decode())
+
     def test_viewers_share_the_bytes_of_an_event(self):
         """Events are a second apart, so that there are few for many viewers."""
         answers, seconds = self.watch(40)
@@ -191,7 +233,7 @@ class Page(PageCase):
         self.assertNotEqual(switches(), before)
 
     def test_foreign_hosts_and_origins_are_refused(self):
-        for path in (*FILES, EVENTS):
+        for path in (*FILES, EVENTS, "/page/errors/half_plus_two"):
             for host in ("evil.example", f"evil.example:{self.server.rest_port}", "localhost.evil.example", "127.0.0.1.evil"):
                 status, headers, body = self.ask(self.server, path, Host=host)
                 self.assertEqual(status, 403)
@@ -312,7 +354,7 @@ class PageInChromium(PageCase):
                            "h => h.textContent == 'Version 7 AVAILABLE')", "the new version")
         self.assertEqual(browser.run("[...document.querySelectorAll('.version h4')].map(h => h.textContent)")[0],
                          "Version 7 AVAILABLE")
-        browser.run("document.querySelector('summary').click()")
+        browser.run("document.querySelector('.try summary').click()")
         self.wait(browser, "document.querySelectorAll('form').length == 1", "the form")
         browser.run("document.querySelector('textarea').value = '{\"x\": [1, 2, 5]}';"
                     "document.querySelector('form button').click()")
@@ -347,13 +389,20 @@ class PageInChromium(PageCase):
         self.wait(browser, f"document.querySelectorAll('.model').length == {len(HOSTILE)}", "all models")
         names = browser.run("[...document.querySelectorAll('.model h3')].map(h => h.textContent)")
         self.assertEqual(sorted(names), sorted(HOSTILE))
-        browser.run("document.querySelectorAll('summary').forEach(s => s.click())")
+        browser.run("document.querySelectorAll('.try summary').forEach(s => s.click())")
         self.wait(browser, f"document.querySelectorAll('form').length == {len(HOSTILE)}", "the forms")
         options = browser.run("[...document.querySelector('select').options].map(o => o.value)")
         self.assertEqual(sorted(options), sorted(HOSTILE))
         browser.run("document.querySelector('form button').click()")
         self.wait(browser, "/^Answered with 200/.test(document.querySelector('form [role=status]').textContent)",
                   "an answer")
+        refused = server.post(f"/v1/models/{urllib.parse.quote(HOSTILE[0], safe='')}:predict",
+                              {"signature_name": HOSTILE[3] + HOSTILE[0], "instances": [1]})
+        self.assertEqual(refused[0], 400)
+        self.wait(browser, "document.querySelectorAll('.errors:not([hidden])').length == 1", "errors to be shown")
+        browser.run("document.querySelector('.errors:not([hidden]) summary').click()")
+        self.wait(browser, "[...document.querySelectorAll('.errors li')].some("
+                  "li => /INVALID_ARGUMENT predict[^]*<script>.*onerror/.test(li.textContent))", "the error")
         self.assertEqual(browser.run("document.querySelectorAll('img, body script').length"), 0)
         self.assertEqual(browser.run("document.title"), "Slipway")
         browser.resize(360, 900)

@@ -202,6 +202,12 @@ static void the_web_page_is_found_if_it_is_served(void **state)
     assert_ok(ask(&a, "GET", "/page/events"), &a.err);
     assert_int_equal(a.to.target, SRV_TO_PAGE_EVENTS);
     rt_arena_free(a.arena);
+    assert_ok(ask(&a, "GET", "/page/errors/a%2Fb?x"), &a.err);
+    assert_int_equal(a.to.target, SRV_TO_PAGE_ERRORS);
+    assert_true(srv_route_is_page(&a.to));
+    assert_true(rt_span_is(a.to.spec.name, "a/b"));
+    rt_arena_free(a.arena);
+    refused("GET", "/page/errors/", RT_NOT_FOUND, "Nothing is served at /page/errors/");
     refused("POST", "/", RT_NOT_FOUND, "Nothing is served at /");
     refused("GET", "/page/", RT_NOT_FOUND, "Nothing is served at /page/");
     refused("GET", "/page/../page/events", RT_NOT_FOUND, "Nothing is served at /page/..");
