@@ -3,9 +3,9 @@
  * were fused into a node, how many operations it performs, which kernel runs it and why, and where
  * its outputs are stored.
  *
- * Owner: parts of a description are in the given arena and other parts in the plan, so a
- * description is valid while both exist. Threads: any, also during runs; an arena is used by one
- * thread.
+ * Owner: a description is in the given arena, except for the names of ops and kernels, which belong
+ * to the session's registry. It may outlive the plan, which may be replaced while it is read.
+ * Threads: any, also during runs; an arena is used by one thread.
  */
 #ifndef RT_DESCRIBE_H
 #define RT_DESCRIBE_H
@@ -91,8 +91,7 @@ struct rt_described_plan {
 };
 
 /*
- * Describes the callable's plan, as compiled for the shapes of its last run. Strings belong to the
- * plan or the arena, so the callable must outlive the description.
+ * Describes the callable's plan, as compiled for the shapes of its last run.
  */
 struct rt_callable;
 enum rt_status rt_callable_describe(struct rt_callable *c, struct rt_arena *arena,

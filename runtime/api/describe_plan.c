@@ -64,13 +64,15 @@ static const char *other_kernels(const struct description *t, const struct rt_pl
     return text;
 }
 
-static void set_prepared(struct rt_described_node *d, const struct rt_plan *p,
-                         const struct rt_plan_step *n, const struct rt_prepared *from)
+static void set_prepared(const struct description *t, struct rt_described_node *d,
+                         const struct rt_plan *p, const struct rt_plan_step *n,
+                         const struct rt_prepared *from)
 {
     if (!from)
         return;
     d->kernel = from->kernel->name;
-    d->why = from->why;
+    /* A copy, because the kernel may be freed with its plan; without memory there is no reason. */
+    d->why = from->why ? rt_arena_strdup(t->arena, from->why) : NULL;
     d->packed_bytes = from->packed_bytes;
     d->scratch_bytes = from->scratch_bytes;
     for (int k = 0; k < n->n_in && k < 64; k++)
@@ -83,8 +85,9 @@ static void set_prepared(struct rt_described_node *d, const struct rt_plan *p,
         }
 }
 
-static void set_step(struct rt_described_node *d, const struct rt_specialisation *l,
-                     const struct rt_step *s, const struct rt_plan_step *n)
+static void set_step(const struct description *t, struct rt_described_node *d,
+                     const struct rt_specialisation *l, const struct rt_step *s,
+                     const struct rt_plan_step *n)
 {
     d->is_step = s->kind != RT_STEP_REF && s->kind != RT_STEP_REGION;
     if (s->kind == RT_STEP_REF && n->n_in && n->n_out) {
@@ -106,12 +109,12 @@ static void set_step(struct rt_described_node *d, const struct rt_specialisation
         if (s->is_view)
             d->out[o].where = RT_WHERE_VIEW;
     }
-    set_prepared(d, l->plan, n, s->prepared);
+    set_prepared(t, d, l->plan, n, s->prepared);
 }
 
 /* Describes node i if a region of the accelerator runs its kernel. */
-static void set_region(struct rt_described_node *d, const struct rt_specialisation *l,
-                       const struct rt_plan_step *n, int i)
+static void set_region(const struct description *t, struct rt_described_node *d,
+                       const struct rt_specialisation *l, const struct rt_plan_step *n, int i)
 {
     for (int r = 0; r < l->n_regions; r++)
         for (int k = 0; k < l->region[r].n_kernels; k++) {
@@ -123,12 +126,12 @@ static void set_region(struct rt_described_node *d, const struct rt_specialisati
             for (int j = 0; j < n->n_in; j++)
                 set_tensor(&d->in[j], &region->arg[kernel->in + j]);
             for (int o = 0; o < n->n_out; o++) {
-                const struct rt_tensor *t = &region->arg[kernel->out + o];
-                set_tensor(&d->out[o], t);
+                const struct rt_tensor *arg = &region->arg[kernel->out + o];
+                set_tensor(&d->out[o], arg);
                 d->out[o].where = RT_WHERE_DEVICE;
-                d->out[o].offset = l->extent[(uintptr_t)t->data].offset;
+                d->out[o].offset = l->extent[(uintptr_t)arg->data].offset;
             }
-            set_prepared(d, l->plan, n, kernel->prepared);
+            set_prepared(t, d, l->plan, n, kernel->prepared);
             return;
         }
 }
@@ -139,7 +142,8 @@ static const char *name_of_value(const struct description *t, const struct rt_pl
     const char *name = p->node[e.node].name;
     if (!name)
         name = "";
-    return e.out ? rt_arena_printf(t->arena, "%s:%d", name, e.out) : name;
+    return e.out ? rt_arena_printf(t->arena, "%s:%d", name, e.out)
+                 : rt_arena_strdup(t->arena, name);
 }
 
 /* Returns the name of the step that uses operand `operand` of a node's epilogue. The name of the
@@ -245,13 +249,16 @@ static enum rt_status describe_node(struct description *t, struct rt_plan *p, in
     struct rt_described_node *d = add_node(t);
     if (!d)
         return no_memory(t);
-    *d = (struct rt_described_node){
-        .name = n->name ? n->name : "", .op = rt_trace_op(n), .depth = depth, .segment = -1};
+    *d = (struct rt_described_node){.name = rt_arena_strdup(t->arena, n->name ? n->name : ""),
+                                    .op = rt_trace_op(n),
+                                    .depth = depth,
+                                    .segment = -1};
     d->n_in = n->n_in;
     d->n_out = n->n_out;
     d->in = rt_arena_array(t->arena, (size_t)(n->n_in + n->n_out) + 1, sizeof *d->in);
-    d->fused = rt_node_fused(n->def, t->arena);
-    if (!d->in || !d->fused)
+    const char *fused = rt_node_fused(n->def, t->arena);
+    d->fused = fused ? rt_arena_strdup(t->arena, fused) : NULL;
+    if (!d->name || !d->in || !d->fused)
         return no_memory(t);
     d->out = d->in + n->n_in;
     for (int k = 0; k < n->n_in + n->n_out; k++)
@@ -294,11 +301,11 @@ static enum rt_status describe_node(struct description *t, struct rt_plan *p, in
             d->out[o].where = RT_WHERE_VIEW;
     }
     if (step)
-        set_step(d, l, step, n);
+        set_step(t, d, l, step, n);
     if (l && n->on_accelerator)
-        set_region(d, l, n, i);
+        set_region(t, d, l, n, i);
     if (!d->kernel && d->is_step && n->prepared)
-        set_prepared(d, p, n, rt_prepared_last(n->prepared));
+        set_prepared(t, d, p, n, rt_prepared_last(n->prepared));
     d->why_on_cpu = why_on_cpu(p, n, d, l);
     d->others = other_kernels(t, n, d->kernel);
     d->flops = flops_of(t, n, d);

@@ -20,7 +20,7 @@
  * | rest_metrics.c     | answers requests for the metrics page                             |
  * | rest_page.c        | creates and releases pages that several responses share           |
  * | rest_page_send.c   | writes, compresses, charges and sends such pages                  |
- * | rest_viewers.c     | serves the files, events and errors of the web page               |
+ * | rest_viewers.c     | serves the web page: files, events, errors, plans                 |
  * | rest_handler.c     | handles a request from its first line to its end                  |
  * | rest_routes.c      | calls the handler of each route, and reports the server's health  |
  * | rest_response.c    | sets and sends responses and refusals                             |

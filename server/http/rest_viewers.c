@@ -1,16 +1,17 @@
 /*
- * Serves the web page: its files, its events, and the last errors of models. A response with an
- * event contains one and ends, and the browser asks again after the time that the event names. A
- * viewer is therefore a request like others: all limits of time and memory hold for it, a server
- * that stops need not end streams, and no connection of the browser is occupied for long. The
- * thread of the queue writes at most one event a second for all requests that wait, and nothing if
- * none waits.
+ * Serves the web page: its files, its events, and the last errors and plans of models. A response
+ * with an event contains one and ends, and the browser asks again after the time that the event
+ * names. A viewer is therefore a request like others: all limits of time and memory hold for it, a
+ * server that stops need not end streams, and no connection of the browser is occupied for long.
+ * The thread of the queue writes at most one event a second for all requests that wait, and nothing
+ * if none waits.
  */
 #include "server/http/rest_call.h"
 #include "server/http/rest_loop.h"
 #include "server/page/page.h"
 #include "server/telemetry/page_errors.h"
 #include "server/telemetry/page_event.h"
+#include "server/telemetry/page_plan.h"
 
 enum rt_status srv_rest_files_open(struct srv_rest *rest, struct rt_error *err)
 {
@@ -85,14 +86,36 @@ bool srv_rest_page_events(struct srv_rest_request *r)
     return waits;
 }
 
-bool srv_rest_page_errors(struct srv_rest_request *r)
+static void respond_json(struct srv_rest_request *r, enum rt_status st)
 {
-    const enum rt_status st =
-        srv_page_errors(r->io_loop->map, r->route.spec.name, &r->out, &r->err);
-
     if (st)
         srv_rest_fail(r, st);
     else
         srv_rest_ok(r, "application/json");
+}
+
+bool srv_rest_page_errors(struct srv_rest_request *r)
+{
+    respond_json(r, srv_page_errors(r->io_loop->map, r->route.spec.name, &r->out, &r->err));
     return false;
+}
+
+static bool write_plan(struct srv_rest_request *r)
+{
+    respond_json(r, srv_page_plan(r->job.version, r->route.spec.signature, &r->out, &r->err));
+    return true;
+}
+
+bool srv_rest_page_plan(struct srv_rest_request *r)
+{
+    struct srv_version *version = NULL;
+    const enum rt_status st = srv_map_find(r->io_loop->map, &r->route.spec, &version, &r->err);
+
+    if (st) {
+        srv_rest_fail(r, st);
+        return false;
+    }
+    r->job.version = version;
+    srv_hold(r->io_loop, version); /* the handle is released when the response is sent */
+    return srv_rest_in_background(r, write_plan);
 }

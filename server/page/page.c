@@ -10,7 +10,8 @@
 extern const unsigned char srv_page_html[], srv_page_css[], srv_page_js[], srv_page_icon[];
 extern const size_t srv_page_html_size, srv_page_css_size, srv_page_js_size, srv_page_icon_size;
 
-const char srv_page_events_path[] = "/page/events", srv_page_errors_path[] = "/page/errors/";
+const char srv_page_events_path[] = "/page/events", srv_page_errors_path[] = "/page/errors/",
+           srv_page_plan_path[] = "/page/plan/";
 
 static const struct {
     const char *path, *content_type;

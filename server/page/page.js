@@ -243,6 +243,157 @@ class LastErrors {
   }
 }
 
+// ---- plans ----
+
+const BOX = { width: 150, height: 40, right: 24, below: 30 };
+
+function makeSvg(tag, attributes, text) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+
+function shorten(text, most) {
+  return text.length > most ? text.slice(0, most - 1) + "…" : text;
+}
+
+function titleOf(node) {
+  return node.op + (node.fused && ` [${node.fused}]`);
+}
+
+function flops(n) {
+  return n < 1e5 ? `${n} FLOP` : n < 1e8 ? `${(n / 1e6).toPrecision(3)} MFLOP` : `${(n / 1e9).toPrecision(3)} GFLOP`;
+}
+
+// What a node is, runs on and costs, as one sentence.
+function sentenceOf(node, all) {
+  const parts = [`${titleOf(node)} ${node.name}`, node.runs ? node.kernel || "no kernel chosen yet" : "runs no code"];
+  if (node.why) parts.push(node.why);
+  if (node.flops) parts.push(`${flops(node.flops)} (${(100 * node.flops / all).toPrecision(2)} %)`);
+  if (node.packed_bytes) parts.push(`packed weights ${bytes(node.packed_bytes)}`);
+  if (node.scratch_bytes) parts.push(`scratch ${bytes(node.scratch_bytes)}`);
+  if (node.on_gpu) parts.push("on the GPU");
+  parts.push(`from ${node.in.map(([, type]) => type).join(", ") || "nothing"}`, `to ${node.out.join(", ") || "nothing"}`);
+  return parts.join("; ");
+}
+
+// Sets the row and the column of each node: a node is below all that it reads. A name means the last
+// node before it that has this name, because loops and branches have names of their own.
+function place(nodes) {
+  const last = new Map();
+  const widths = [];
+  for (const node of nodes) {
+    node.reads = [];
+    for (const [from] of node.in) {
+      const giver = last.get(from) || last.get(from.replace(/:\d+$/, ""));
+      if (giver && !node.reads.includes(giver)) node.reads.push(giver);
+    }
+    node.row = node.reads.reduce((row, giver) => Math.max(row, giver.row + 1), 0);
+    node.column = widths[node.row] || 0;
+    widths[node.row] = node.column + 1;
+    last.set(node.name, node);
+  }
+  const columns = Math.max(1, ...widths);
+  for (const node of nodes) {
+    node.x = (node.column + (columns - widths[node.row]) / 2) * (BOX.width + BOX.right);
+    node.y = node.row * (BOX.height + BOX.below);
+  }
+  return { width: columns * (BOX.width + BOX.right), height: widths.length * (BOX.height + BOX.below) };
+}
+
+class Plan {
+  constructor(model) {
+    this.path = "/page/plan/" + encodeURIComponent(model) + "/";
+    this.node = make("details", "plan");
+    this.body = make("div");
+    this.node.append(make("summary", "", "Plan"), this.body);
+    this.node.addEventListener("toggle", () => this.load());
+  }
+
+  choose(signature) {
+    this.signature = signature;
+    this.shown = null;
+    this.load();
+  }
+
+  async load() {
+    if (!this.node.open || this.shown === this.signature) return;
+    const wanted = this.shown = this.signature;
+    this.body.replaceChildren(make("p", "quiet", "Waiting for the plan."));
+    try {
+      const answer = await ask(this.path + encodeURIComponent(wanted));
+      if (wanted !== this.shown) return; // another signature was chosen meanwhile
+      if (!answer.ok) throw new Error(answer.text);
+      this.show(JSON.parse(answer.text));
+    } catch (error) {
+      this.shown = null;
+      this.body.replaceChildren(make("p", "refused", `The plan cannot be read: ${error.message}`));
+    }
+  }
+
+  show(plan) {
+    const all = plan.nodes.reduce((sum, node) => sum + node.flops, 0);
+    const list = make("ol", "nodes");
+    list.tabIndex = 0;
+    list.setAttribute("aria-label", "Nodes of the plan");
+    list.append(...plan.nodes.map((node) => make("li", "", sentenceOf(node, all))));
+    const { figure, buttons } = this.draw(plan.nodes, all);
+    this.body.replaceChildren(
+      make("p", "quiet", `Version ${plan.version}: ${plan.nodes.filter((n) => n.runs).length} of ${plan.nodes.length} nodes ` +
+        `run, ${plan.segments} compiled segments, activations ${bytes(plan.activation_bytes)}, ${flops(all)}` +
+        (plan.left_off ? `; ${plan.left_off} more nodes are not shown` : "")), buttons, figure, list);
+  }
+
+  draw(nodes, all) {
+    const size = place(nodes);
+    const most = Math.max(...nodes.map((node) => node.flops), 1);
+    const svg = makeSvg("svg", { role: "img", "aria-label": "Graph of the plan; the list below says the same", class: "graph" });
+    for (const node of nodes)
+      for (const giver of node.reads) {
+        const [x, y] = [giver.x + BOX.width / 2, giver.y + BOX.height];
+        const far = node.row - giver.row > 1 ? BOX.width * 0.7 : 0; // passes beside the boxes between
+        svg.append(makeSvg("path", { d: `M${x} ${y}C${x + far} ${y + BOX.below} ${node.x + BOX.width / 2 + far} ` +
+          `${node.y - BOX.below} ${node.x + BOX.width / 2} ${node.y}` }));
+      }
+    for (const node of nodes) {
+      const group = makeSvg("g", { class: node.runs ? "runs" : "rests", transform: `translate(${node.x} ${node.y})` });
+      group.append(makeSvg("title", {}, sentenceOf(node, all)), makeSvg("rect", { width: BOX.width, height: BOX.height, rx: 5 }),
+        makeSvg("rect", { class: "cost", width: BOX.width * node.flops / most, height: 5, y: BOX.height - 5 }),
+        makeSvg("text", { x: 6, y: 15 }, shorten(titleOf(node), 23)),
+        makeSvg("text", { x: 6, y: 30, class: "quiet" }, shorten(node.kernel || node.name, 23)));
+      svg.append(group);
+    }
+    return this.zoomable(svg, size);
+  }
+
+  // Zooms by buttons, and scrolls as all else on the page does.
+  zoomable(svg, size) {
+    const figure = make("div", "figure");
+    const buttons = make("p");
+    let scale = 1;
+    const zoom = (factor) => {
+      scale = Math.min(4, Math.max(0.05, factor));
+      svg.setAttribute("width", size.width * scale);
+      svg.setAttribute("height", size.height * scale);
+    };
+    svg.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
+    for (const [text, act] of [["Zoom in", () => zoom(scale * 1.5)], ["Zoom out", () => zoom(scale / 1.5)],
+      ["Whole graph", () => zoom(Math.min(1, figure.clientWidth / size.width))]]) {
+      const button = make("button", "", text);
+      button.type = "button";
+      button.addEventListener("click", act);
+      buttons.append(button, " ");
+    }
+    zoom(1);
+    figure.tabIndex = 0;
+    figure.setAttribute("role", "group");
+    figure.setAttribute("aria-label", "Graph of the plan");
+    figure.append(svg);
+    return { figure, buttons };
+  }
+}
+
 // ---- try a signature ----
 
 function isText(dtype) {
@@ -274,8 +425,9 @@ class TryIt {
   constructor(model, index) {
     this.path = "/v1/models/" + encodeURIComponent(model);
     this.index = index;
+    this.model = model;
     this.node = make("details", "try");
-    this.node.append(make("summary", "", "Signatures, and try one"));
+    this.node.append(make("summary", "", "Signatures, plans, and try one"));
     this.node.addEventListener("toggle", () => this.node.open && this.load());
   }
 
@@ -319,7 +471,9 @@ class TryIt {
       select.append(option);
     }
     select.value = Object.hasOwn(this.signatures, "serving_default") ? "serving_default" : select.value;
+    const plan = new Plan(this.model);
     const choose = () => {
+      plan.choose(select.value);
       const { inputs = {}, outputs = {} } = this.signatures[select.value] || {};
       tensors.replaceChildren(
         ...Object.entries(inputs).map(([name, info]) => make("li", "", "input " + describe(name, info))),
@@ -334,7 +488,7 @@ class TryIt {
       event.preventDefault();
       this.predict(select.value, input.value, verdict, result);
     });
-    this.body.append(form);
+    this.body.append(form, plan.node);
   }
 
   async predict(signature, inputs, verdict, result) {

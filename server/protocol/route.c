@@ -88,8 +88,8 @@ bool srv_route_version(struct rt_span digits, int64_t *out)
     return true;
 }
 
-/* Returns whether the path belongs to the web page, and sets the target and the model's name, which
- * is not decoded yet. */
+/* Returns whether the path belongs to the web page, and sets the target and the names of the model
+ * and the signature, which are not decoded yet. */
 static bool is_page(struct srv_route *out, struct rt_span path)
 {
     struct rt_span rest = path;
@@ -102,6 +102,11 @@ static bool is_page(struct srv_route *out, struct rt_span path)
     else if (srv_route_take(&rest, srv_page_errors_path) && rest.n) {
         out->target = SRV_TO_PAGE_ERRORS;
         out->spec.name = rest;
+    } else if (srv_route_take(&rest, srv_page_plan_path) &&
+               srv_route_take_name(&rest, "/", &out->spec.name)) {
+        out->target = SRV_TO_PAGE_PLAN;
+        if (srv_route_take(&rest, "/"))
+            out->spec.signature = rest;
     }
     return srv_route_is_page(out);
 }
@@ -151,8 +156,10 @@ enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *prot
             out->spec.name = rt_span_of(rest.p + 1, rest.n - 1);
         return srv_route_decode(&out->spec.name, arena, err);
     }
-    if (has_page && reads && is_page(out, path))
-        return srv_route_decode(&out->spec.name, arena, err);
+    if (has_page && reads && is_page(out, path)) {
+        const enum rt_status st = srv_route_decode(&out->spec.name, arena, err);
+        return st ? st : srv_route_decode(&out->spec.signature, arena, err);
+    }
     return rt_fail(err, RT_NOT_FOUND, "Nothing is served at %.*s: models are under /v1/models/",
                    (int)path.n, (const char *)path.p);
 }

@@ -29,6 +29,7 @@ enum srv_target {
     SRV_TO_PAGE_FILE,   /* a file of the web page: srv_route.page_file */
     SRV_TO_PAGE_EVENTS, /* the events of the web page */
     SRV_TO_PAGE_ERRORS, /* the last errors of the model in `spec`, for the web page */
+    SRV_TO_PAGE_PLAN,   /* the plan of the model and the signature in `spec`, for the web page */
 };
 
 struct srv_route {
@@ -43,7 +44,7 @@ struct srv_route {
 static inline bool srv_route_is_page(const struct srv_route *route)
 {
     return route->target == SRV_TO_PAGE_FILE || route->target == SRV_TO_PAGE_EVENTS ||
-           route->target == SRV_TO_PAGE_ERRORS;
+           route->target == SRV_TO_PAGE_ERRORS || route->target == SRV_TO_PAGE_PLAN;
 }
 
 /*

@@ -180,6 +180,43 @@ class Page(PageCase):
         self.assertEqual(status, 404)
         self.assertIn('no errors of model no\\"ne: it does not serve', body.decode())
 
+    def test_the_plan_of_a_signature(self):
+        status, headers, body = self.ask(self.server, "/page/plan/digits/serving_default")
+        self.assertEqual((status, headers["Content-Type"]), (200, "application/json"), body)
+        self.check_headers(headers)
+        plan = json.loads(body)
+        self.assertEqual((plan["version"], plan["left_off"]), ("1", 0))
+        self.assertEqual(self.ask(self.server, "/page/plan/digits")[0], 200)
+        steps = [node for node in plan["nodes"] if node["runs"]]
+        fused = [node for node in steps if "relu" in node["fused"].lower()]
+        self.assertTrue(fused, plan)
+        self.assertGreater(fused[0]["flops"], 0)
+        self.assertTrue(all(node.get("kernel") for node in steps), plan)
+        names = {node["name"] for node in plan["nodes"]}
+        inner = [pair[0] for node in steps for pair in node["in"] if pair[0]]
+        self.assertTrue(inner)
+        self.assertLessEqual({name.split(":")[0] for name in inner}, names)
+        for path, words in (("digits/no%22ne", 'has no signature no\\"ne'), ("none/x", "Servable not found")):
+            status, _, body = self.ask(self.server, "/page/plan/" + path)
+            self.assertEqual(status, 404)
+            self.assertIn(words, body.decode())
+
+    def test_plans_are_read_while_the_model_runs(self):
+        def run():
+            for rows in range(1, 9):
+                pixels = [[[[0.0]] * 8] * 8] * rows
+                self.assertEqual(len(self.server.predict("digits", pixels)), rows)
+
+        threads = [threading.Thread(target=run) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            status, _, body = self.ask(self.server, "/page/plan/digits")
+            self.assertEqual(status, 200)
+            self.assertTrue(json.loads(body)["nodes"])
+        for thread in threads:
+            thread.join()
+
     def test_viewers_share_the_bytes_of_an_event(self):
         """Events are a second apart, so that there are few for many viewers."""
         answers, seconds = self.watch(40)
@@ -233,7 +270,7 @@ class Page(PageCase):
         self.assertNotEqual(switches(), before)
 
     def test_foreign_hosts_and_origins_are_refused(self):
-        for path in (*FILES, EVENTS, "/page/errors/half_plus_two"):
+        for path in (*FILES, EVENTS, "/page/errors/half_plus_two", "/page/plan/half_plus_two"):
             for host in ("evil.example", f"evil.example:{self.server.rest_port}", "localhost.evil.example", "127.0.0.1.evil"):
                 status, headers, body = self.ask(self.server, path, Host=host)
                 self.assertEqual(status, 403)
@@ -360,6 +397,13 @@ class PageInChromium(PageCase):
                     "document.querySelector('form button').click()")
         self.wait(browser, "!document.querySelector('pre').hidden", "an answer")
         self.assertRegex(browser.run("document.querySelector('pre').textContent"), r"2\.5,\s*3\.0,\s*4\.5")
+        browser.run("document.querySelector('.plan summary').click()")
+        self.wait(browser, "document.querySelectorAll('.graph g.runs').length > 0", "the plan")
+        self.assertRegex(browser.run("document.querySelector('.nodes').textContent"), "Mul|AddV2")
+        size = "document.querySelector('.graph').getAttribute('width')"
+        before = float(browser.run(size))
+        browser.run("document.querySelector('.plan button').click()")
+        self.assertGreater(float(browser.run(size)), before)
         for width, scheme in ((360, "light"), (1920, "dark")):
             browser.resize(width, 900)
             browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
@@ -403,6 +447,8 @@ class PageInChromium(PageCase):
         browser.run("document.querySelector('.errors:not([hidden]) summary').click()")
         self.wait(browser, "[...document.querySelectorAll('.errors li')].some("
                   "li => /INVALID_ARGUMENT predict[^]*<script>.*onerror/.test(li.textContent))", "the error")
+        browser.run("document.querySelector('.plan summary').click()")
+        self.wait(browser, "document.querySelectorAll('.graph g').length > 0", "the plan")
         self.assertEqual(browser.run("document.querySelectorAll('img, body script').length"), 0)
         self.assertEqual(browser.run("document.title"), "Slipway")
         browser.resize(360, 900)
