@@ -5,6 +5,7 @@
 const POINTS = 120; // events that a graph shows
 const MAX_SHOWN = 100000; // characters of an answer that are shown
 const MAX_ELEMENTS = 64; // elements of an example that the form fills in
+const MAX_PIXELS = 512; // width and height of an image for an input that takes any size
 const SVG = "http://www.w3.org/2000/svg";
 
 const byId = (id) => document.getElementById(id);
@@ -416,6 +417,105 @@ function describe(name, info) {
   return `${name}: ${String(info.dtype).replace(/^DT_/, "").toLowerCase()} ${sizes}`;
 }
 
+// ---- images ----
+
+// The pixels' ranges, by the factor and the summand that make them of bytes.
+const RANGES = { "0 to 255": [1, 0], "0 to 1": [1 / 255, 0], "-1 to 1": [2 / 255, -1] };
+
+// Returns the first input that an image fits: texts are its bytes, numbers its pixels.
+function findImageInput(inputs) {
+  for (const [name, info] of Object.entries(inputs)) {
+    const shape = info.tensor_shape || {};
+    const sizes = shape.unknown_rank ? null : (shape.dim || []).map((d) => Number(d.size));
+    if (isText(info.dtype) && (!sizes || sizes.length <= 1)) return { name, isText: true, rank: sizes ? sizes.length : 1 };
+    if (!/^DT_(FLOAT|HALF|BFLOAT16|DOUBLE|U?INT(8|16|32|64))$/.test(info.dtype) || !sizes) continue;
+    const [height, width, channels] = sizes.slice(-3);
+    if ((sizes.length === 3 || (sizes.length === 4 && sizes[0] <= 1)) && [-1, 1, 3, 4].includes(channels))
+      return { name, rank: sizes.length, height, width, channels: channels < 0 ? 3 : channels, isWhole: /INT/.test(info.dtype) };
+  }
+  return null;
+}
+
+async function textOfImage(file) {
+  const content = new Uint8Array(await file.arrayBuffer());
+  let text = "";
+  for (let i = 0; i < content.length; i += 0x8000) text += String.fromCharCode(...content.subarray(i, i + 0x8000));
+  return { b64: btoa(text) };
+}
+
+// Returns rows of pixels, each with its channels, in the size that the input wants.
+async function pixelsOfImage(file, want, [factor, summand]) {
+  const bitmap = await createImageBitmap(file);
+  const shrink = Math.min(1, MAX_PIXELS / Math.max(bitmap.width, bitmap.height));
+  const canvas = document.createElement("canvas");
+  canvas.width = want.width > 0 ? want.width : Math.max(1, Math.round(bitmap.width * shrink));
+  canvas.height = want.height > 0 ? want.height : Math.max(1, Math.round(bitmap.height * shrink));
+  if (canvas.width * canvas.height > 16 * MAX_PIXELS ** 2) throw new Error("the input is too large for the form");
+  const context = canvas.getContext("2d");
+  context.imageSmoothingQuality = "high";
+  context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+  bitmap.close();
+  const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+  const scaled = (byte) => (want.isWhole ? Math.round(byte * factor + summand) : Number((byte * factor + summand).toFixed(4)));
+  return Array.from({ length: canvas.height }, (_, y) => Array.from({ length: canvas.width }, (_, x) => {
+    const [r, g, b, a] = data.subarray(4 * (y * canvas.width + x), 4 * (y * canvas.width + x) + 4);
+    return want.channels === 1 ? [scaled(0.299 * r + 0.587 * g + 0.114 * b)] : [r, g, b, a].slice(0, want.channels).map(scaled);
+  }));
+}
+
+// Lets an image be chosen, or dropped on the form, as the value of an input.
+class ImageField {
+  constructor(labelled, text, verdict) {
+    this.text = text;
+    this.verdict = verdict;
+    this.node = make("div", "image");
+    const [label, file] = labelled("input", "Image, which may also be dropped here");
+    const [rangeLabel, range] = labelled("select", "Pixels from");
+    file.type = "file";
+    file.accept = "image/*";
+    this.label = label;
+    this.range = range;
+    this.numbers = make("div");
+    this.numbers.append(rangeLabel, range);
+    range.append(...Object.keys(RANGES).map((name) => make("option", "", name)));
+    file.addEventListener("change", () => file.files.length && this.take(file.files[0]));
+    this.node.append(label, file, this.numbers);
+  }
+
+  choose(inputs) {
+    this.want = findImageInput(inputs);
+    this.node.hidden = !this.want;
+    if (!this.want) return;
+    this.numbers.hidden = Boolean(this.want.isText);
+    this.range.value = this.want.isWhole ? "0 to 255" : "0 to 1";
+  }
+
+  acceptDrops(form) {
+    form.addEventListener("dragover", (event) => this.want && event.preventDefault());
+    form.addEventListener("drop", (event) => {
+      if (!this.want || !event.dataTransfer.files.length) return;
+      event.preventDefault();
+      this.take(event.dataTransfer.files[0]);
+    });
+  }
+
+  async take(file) {
+    const want = this.want;
+    this.verdict.className = "";
+    try {
+      const inner = want.isText ? await textOfImage(file) : await pixelsOfImage(file, want, RANGES[this.range.value]);
+      const isBatch = want.isText ? want.rank === 1 : want.rank === 4;
+      const inputs = JSON.parse(this.text.value || "{}");
+      inputs[want.name] = isBatch ? [inner] : inner;
+      this.text.value = JSON.stringify(inputs);
+      setText(this.verdict, `The image is the value of ${want.name}.`);
+    } catch (error) {
+      this.verdict.className = "refused";
+      setText(this.verdict, `The image cannot be used: ${error.message}`);
+    }
+  }
+}
+
 async function ask(path, body) {
   const answer = await fetch(path, body === undefined ? {} : { method: "POST", body });
   return { ok: answer.ok, status: answer.status, text: await answer.text() };
@@ -447,7 +547,7 @@ class TryIt {
 
   labelled(tag, text) {
     const field = make(tag);
-    field.id = `${text.split(" ")[0].toLowerCase()}-${this.index}`;
+    field.id = `${text.split(/\W/)[0].toLowerCase()}-${this.index}`;
     const label = make("label", "", text);
     label.htmlFor = field.id;
     return [label, field];
@@ -472,6 +572,8 @@ class TryIt {
     }
     select.value = Object.hasOwn(this.signatures, "serving_default") ? "serving_default" : select.value;
     const plan = new Plan(this.model);
+    const image = new ImageField((tag, text) => this.labelled(tag, text), input, verdict);
+    image.acceptDrops(form);
     const choose = () => {
       plan.choose(select.value);
       const { inputs = {}, outputs = {} } = this.signatures[select.value] || {};
@@ -480,10 +582,11 @@ class TryIt {
         ...Object.entries(outputs).map(([name, info]) => make("li", "", "output " + describe(name, info))));
       input.value = JSON.stringify(
         Object.fromEntries(Object.entries(inputs).map(([name, info]) => [name, example(info)])));
+      image.choose(inputs);
     };
     select.addEventListener("change", choose);
     choose();
-    form.append(selectLabel, select, tensors, inputLabel, input, make("button", "", "Predict"), verdict, result);
+    form.append(selectLabel, select, tensors, inputLabel, input, image.node, make("button", "", "Predict"), verdict, result);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.predict(select.value, input.value, verdict, result);

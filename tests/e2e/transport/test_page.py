@@ -1,15 +1,18 @@
 """Tests the web page: its headers and files, its events, its viewers, and what strangers may not. Where Chromium is
 installed, it shows the page."""
+import base64
 import gzip
 import http.client
 import json
 import os
 import re
 import socket
+import struct
 import threading
 import time
 import unittest
 import urllib.parse
+import zlib
 
 import grpc
 
@@ -26,6 +29,16 @@ HOSTILE = ['<img src=x onerror="document.title=1">', 'a"]}\\', "x\n\ndata: {}\n\
            "${1}`'&lt;", "../..%2f"]
 MOST_BYTES = 150_000
 VIEWERS = 256  # SRV_REST_MAX_VIEWERS
+
+
+def png(size, grey):
+    """Returns a square PNG of one grey."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = (b"\0" + bytes([grey]) * size) * size
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 def events_request(port, extra=""):
@@ -410,6 +423,42 @@ class PageInChromium(PageCase):
             self.assertLessEqual(browser.run("document.documentElement.scrollWidth"), width)
             browser.screenshot(os.path.join(os.path.dirname(support.binary()), "page", f"page-{width}-{scheme}.png"))
         self.check_semantics(browser)
+        self.assertEqual(browser.problems, [])
+
+    def give_image(self, browser, content, how):
+        """Gives a file to the form, by its field or by dropping it."""
+        browser.run(f"""{{
+            const files = new DataTransfer();
+            const bytes = Uint8Array.from(atob('{base64.b64encode(content).decode()}'), c => c.charCodeAt(0));
+            files.items.add(new File([bytes], 'image.png', {{type: 'image/png'}}));
+            const field = document.querySelector('.image input');
+            if ('{how}' == 'field') {{
+                field.files = files.files;
+                field.dispatchEvent(new Event('change'));
+            }} else
+                field.form.dispatchEvent(new DragEvent('drop', {{dataTransfer: files, cancelable: true}}));
+        }}""")
+
+    def test_an_image_is_the_value_of_an_input(self):
+        self.put("m/digits/1", "digits/1")
+        server = self.serve(f"--models={self.path('m')}")
+        browser = self.open(server)
+        browser.run("document.querySelector('.try summary').click()")
+        self.wait(browser, "document.querySelectorAll('form').length == 1", "the form")
+        verdict = "document.querySelector('form [role=status]').textContent"
+        for how, white, selected, value in (("field", 255, "0 to 1", 1), ("drop", 255, "0 to 255", 255),
+                                            ("drop", 0, "-1 to 1", -1)):
+            browser.run(f"document.querySelector('.image select').value = '{selected}'")
+            self.give_image(browser, png(16, white), how)
+            self.wait(browser, f"JSON.parse(document.querySelector('textarea').value).pixels[0][7][7][0] === {value}",
+                      "the image")
+            pixels = json.loads(browser.run("document.querySelector('textarea').value"))["pixels"]
+            self.assertEqual(pixels, [[[[value]] * 8] * 8])
+            self.assertEqual(browser.run(verdict), "The image is the value of pixels.")
+        browser.run("document.querySelector('form button').click()")
+        self.wait(browser, "/^Answered with 200/.test(%s)" % verdict, "an answer")
+        self.give_image(browser, b"no image", "drop")
+        self.wait(browser, "/^The image cannot be used: /.test(%s)" % verdict, "a refusal")
         self.assertEqual(browser.problems, [])
 
     def check_semantics(self, browser):
