@@ -28,6 +28,7 @@
 #include "server/versions/manager.h"
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_log.h"
+#include "server/tracing/profile.h"
 #include "server/tracing/tracer.h"
 #include "server/http/rest.h"
 #include "server/batching/scheduler.h"
@@ -225,6 +226,9 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
     if (o->specialise && !s->compiler)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the compiling thread could not be started");
     enum rt_status st = start_tracer(s, err);
+    s->profile = s->options.page ? srv_profile_new() : NULL;
+    if (!st && s->options.page && !s->profile)
+        st = rt_fail_memory(err, "the page", 0);
     if (!st)
         st = srv_scheduler_new(s, &s->scheduler, err);
     if (!st && srv_settings_wants_rest(o))
@@ -496,6 +500,7 @@ static void stop_parts(struct srv_server *s)
     srv_manager_free(s->manager);
     srv_request_log_free(s->request_log);
     srv_tracer_stop(s->tracer);
+    srv_profile_free(s->profile);
     if (s->metrics)
         srv_metrics_free(s->metrics);
     rt_compiler_free(s->compiler);

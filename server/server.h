@@ -54,6 +54,7 @@ struct srv_request_log;
 struct srv_quota;
 struct srv_shared_memory;
 struct srv_tracer;
+struct srv_profile;
 
 enum { SRV_MAX_IO_LOOPS = 128 };
 
@@ -74,7 +75,8 @@ struct srv_server {
     _Atomic int rest_requests, grpc_requests;
     struct srv_metrics *metrics;
     struct srv_request_log *request_log;
-    struct srv_tracer *tracer; /* NULL unless traces are exported */
+    struct srv_tracer *tracer;   /* NULL unless traces are exported */
+    struct srv_profile *profile; /* NULL unless the web page is served */
     struct srv_scheduler *scheduler;
     struct srv_manager *manager;
     bool manager_stopped; /* used only by the main thread */

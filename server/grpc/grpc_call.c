@@ -12,6 +12,7 @@
 #include "server/telemetry/access_log.h"
 #include "server/grpc/grpc_internal.h"
 #include "server/metrics/metrics.h"
+#include "server/tracing/profile.h"
 #include "server/tracing/tracer.h"
 #include "server/base/sockets.h"
 
@@ -167,8 +168,10 @@ static void report_outcome(struct srv_call *c)
     if (c->server->options.access_log)
         srv_access_log(&a);
     /* the inferences of a stream have been reported one by one */
-    if (c->method && c->method->api != SRV_NOT_COUNTED && !c->stream.has_begun)
+    if (c->method && c->method->api != SRV_NOT_COUNTED && !c->stream.has_begun) {
         srv_tracer_request(c->server->tracer, &a, &c->job);
+        srv_profile_request(c->server->profile, &a, &c->job);
+    }
 }
 
 /* Frees the messages of a call that the core has forgotten. Then gives the bytes that the call has
@@ -220,7 +223,7 @@ static void end_call(struct srv_call *c)
         if (c->came_empty && c->cancelled && c->code != RT_DEADLINE_EXCEEDED)
             c->code = RT_CANCELLED;
         report_to_metrics(c);
-        if (c->server->options.access_log || c->span.is_recorded)
+        if (c->server->options.access_log || c->span.is_recorded || c->span.is_profiled)
             report_outcome(c);
         if (c->stream.has_begun)
             srv_stream_close_share(c);

@@ -11,6 +11,7 @@
 #include "server/grpc/grpc_methods.h"
 #include "server/grpc/h2_frames.h"
 #include "server/telemetry/access_log.h"
+#include "server/tracing/profile.h"
 #include "server/tracing/tracer.h"
 
 /* Maximum numbers of bytes that a step of inflating reads and writes. A step takes at most a few
@@ -302,19 +303,23 @@ void srv_call_begin_span(struct srv_call *c)
             take_tracestate(c, m->value);
     }
     srv_tracer_begin(c->server->tracer, &c->span);
+    srv_profile_begin(c->server->profile, &c->span);
 }
 
 void srv_call_trace_inference(struct srv_call *c, enum rt_status code)
 {
-    const struct srv_access a = {.api = srv_api_name((enum srv_api)c->method->endpoint->stream_api),
+    const struct srv_access a = {.entry = "GRPC",
+                                 .api = srv_api_name((enum srv_api)c->method->endpoint->stream_api),
                                  .path = rt_span_str(c->method->path),
                                  .code = code,
                                  .begin_ns = c->job.received_ns,
                                  .end_ns = rt_now_ns(),
                                  .span = &c->span,
-                                 .model = c->model};
+                                 .model = c->model,
+                                 .version = c->job.version};
 
     srv_tracer_request(c->server->tracer, &a, &c->job);
+    srv_profile_request(c->server->profile, &a, &c->job);
 }
 
 void srv_call_end_span(struct srv_call *c)

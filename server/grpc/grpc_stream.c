@@ -5,6 +5,7 @@
 #include "server/grpc/grpc_internal.h"
 #include "server/grpc/grpc_stream.h"
 #include "server/metrics/metrics.h"
+#include "server/tracing/profile.h"
 #include "server/tracing/tracer.h"
 
 bool srv_stream_begin(struct srv_call *c, void (*sent)(struct srv_call *c),
@@ -204,6 +205,7 @@ struct srv_call *srv_stream_take(struct srv_call *c)
     part->span = c->span;
     if (c->stream.n_taken++)
         srv_tracer_begin(c->server->tracer, &part->span);
+    srv_profile_begin(c->server->profile, &part->span);
     part->pending = 1; /* for srv_stream_drop */
     c->pending++;      /* for the end of the part */
     srv_list_append(&c->stream.parts, &part->link);

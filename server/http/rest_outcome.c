@@ -9,6 +9,7 @@
 #include "server/metrics/metrics.h"
 #include "server/page/page.h"
 #include "server/telemetry/access_log.h"
+#include "server/tracing/profile.h"
 #include "server/tracing/tracer.h"
 
 /* ---- sending ---- */
@@ -36,8 +37,10 @@ static void report_outcome(const struct srv_rest_call *req, int64_t total_ns)
     };
     if (r->server->options.access_log)
         srv_access_log(&a);
-    if (r->route.target == SRV_TO_CALL && api != SRV_NOT_COUNTED)
+    if (r->route.target == SRV_TO_CALL && api != SRV_NOT_COUNTED) {
         srv_tracer_request(r->server->tracer, &a, r->job.done ? &r->job : NULL);
+        srv_profile_request(r->server->profile, &a, r->job.done ? &r->job : NULL);
+    }
 }
 
 void srv_rest_count(struct srv_rest_call *req)
@@ -52,7 +55,7 @@ void srv_rest_count(struct srv_rest_call *req)
         srv_metrics_error(r->io_loop, r->job.version, r->route.spec.name,
                           api == SRV_NOT_COUNTED ? SRV_OTHER : (enum srv_api)api, r->code,
                           rt_error_text(&r->err));
-    if (r->server->options.access_log || r->span.is_recorded)
+    if (r->server->options.access_log || r->span.is_recorded || r->span.is_profiled)
         report_outcome(req, total_ns);
     if (r->job.version)
         srv_release(r->io_loop, r->job.version);

@@ -11,6 +11,7 @@
 #include "server/http/http_header.h"
 #include "server/metrics/metrics.h"
 #include "server/page/page.h"
+#include "server/tracing/profile.h"
 #include "server/tracing/tracer.h"
 
 enum {
@@ -296,6 +297,7 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
     }
     MHD_get_connection_values_n(req->mhd, MHD_HEADER_KIND, on_header, req);
     srv_tracer_begin(r->server->tracer, &r->span);
+    srv_profile_begin(r->server->profile, &r->span);
     if (req->sends_id && !r->id[0])
         make_id(req);
     if (srv_rest_is_refused(req))

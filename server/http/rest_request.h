@@ -101,6 +101,7 @@ bool srv_rest_page_file(struct srv_rest_request *r);
 bool srv_rest_page_events(struct srv_rest_request *r);
 bool srv_rest_page_errors(struct srv_rest_request *r);
 bool srv_rest_page_plan(struct srv_rest_request *r);
+bool srv_rest_page_profile(struct srv_rest_request *r);
 
 /* Calls `work` on the background thread that describes large models. If `work` returns true, it has
  * set the response, and the request is finished; otherwise srv_rest_finished is called later.

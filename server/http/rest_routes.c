@@ -54,6 +54,8 @@ bool srv_rest_route(struct srv_rest_request *r, bool browser)
         return srv_rest_page_errors(r);
     case SRV_TO_PAGE_PLAN:
         return srv_rest_page_plan(r);
+    case SRV_TO_PAGE_PROFILE:
+        return srv_rest_page_profile(r);
     case SRV_TO_NOWHERE:
         break;
     }

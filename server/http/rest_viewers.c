@@ -1,17 +1,19 @@
 /*
- * Serves the web page: its files, its events, and the last errors and plans of models. A response
- * with an event contains one and ends, and the browser asks again after the time that the event
- * names. A viewer is therefore a request like others: all limits of time and memory hold for it, a
- * server that stops need not end streams, and no connection of the browser is occupied for long.
- * The thread of the queue writes at most one event a second for all requests that wait, and nothing
- * if none waits.
+ * Serves the web page: its files, its events, and the last errors, plans and profiles of models. A
+ * response with an event contains one and ends, and the browser asks again after the time that the
+ * event names. A viewer is therefore a request like others: all limits of time and memory hold for
+ * it, a server that stops need not end streams, and no connection of the browser is occupied for
+ * long. The thread of the queue writes at most one event a second for all requests that wait, and
+ * nothing if none waits.
  */
+#include "runtime/base/clock.h"
 #include "server/http/rest_call.h"
 #include "server/http/rest_loop.h"
 #include "server/page/page.h"
 #include "server/telemetry/page_errors.h"
 #include "server/telemetry/page_event.h"
 #include "server/telemetry/page_plan.h"
+#include "server/telemetry/page_profile.h"
 
 enum rt_status srv_rest_files_open(struct srv_rest *rest, struct rt_error *err)
 {
@@ -118,4 +120,25 @@ bool srv_rest_page_plan(struct srv_rest_request *r)
     r->job.version = version;
     srv_hold(r->io_loop, version); /* the handle is released when the response is sent */
     return srv_rest_in_background(r, write_plan);
+}
+
+bool srv_rest_page_profile(struct srv_rest_request *r)
+{
+    const int64_t n = r->route.n_requests;
+    const struct rt_span model = r->route.spec.name;
+    const struct srv_map_model *known =
+        r->io_loop->map ? srv_map_model(r->io_loop->map, model) : NULL;
+    enum rt_status st = RT_OK;
+
+    if (!known || !known->n_versions)
+        st = rt_fail(&r->err, RT_NOT_FOUND, "there is no profile of a model that does not serve");
+    else if (n > SRV_PROFILE_MOST)
+        st = rt_fail(&r->err, RT_INVALID_ARGUMENT, "a profile has %d requests at most",
+                     SRV_PROFILE_MOST);
+    else if (n)
+        st = srv_profile_start(r->server->profile, model, (int)n, rt_now_ns(), &r->err);
+    if (!st)
+        st = srv_page_profile(r->server->profile, model, &r->out, &r->err);
+    respond_json(r, st);
+    return false;
 }

@@ -11,7 +11,7 @@ extern const unsigned char srv_page_html[], srv_page_css[], srv_page_js[], srv_p
 extern const size_t srv_page_html_size, srv_page_css_size, srv_page_js_size, srv_page_icon_size;
 
 const char srv_page_events_path[] = "/page/events", srv_page_errors_path[] = "/page/errors/",
-           srv_page_plan_path[] = "/page/plan/";
+           srv_page_plan_path[] = "/page/plan/", srv_page_profile_path[] = "/page/profile/";
 
 static const struct {
     const char *path, *content_type;

@@ -24,8 +24,10 @@ struct srv_page_file srv_page_file(int i);
 /* Returns the index of the file with this path, or -1. */
 int srv_page_find(struct rt_span path);
 
-/* the path of the page's events, and the beginnings of the paths of a model's errors and plans */
-extern const char srv_page_events_path[], srv_page_errors_path[], srv_page_plan_path[];
+/* the path of the page's events, and the beginnings of the paths of a model's errors, plans and
+ * profiles */
+extern const char srv_page_events_path[], srv_page_errors_path[], srv_page_plan_path[],
+    srv_page_profile_path[];
 
 struct srv_page_header {
     const char *name, *value;

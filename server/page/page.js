@@ -179,7 +179,8 @@ class Model {
     this.list = make("div");
     this.errors = new LastErrors(name);
     this.form = new TryIt(name, index);
-    this.node.append(title, this.list, this.errors.node, this.form.node);
+    this.profile = new Profile(name);
+    this.node.append(title, this.list, this.errors.node, this.profile.node, this.form.node);
   }
 
   show(rows, before, seconds, scale) {
@@ -199,7 +200,7 @@ class Model {
     }
     arrange(this.list, rows.map((row) => this.versions.get(row.version).node));
     const serving = rows.find((row) => row.state === "AVAILABLE");
-    this.form.node.hidden = !serving;
+    this.form.node.hidden = this.profile.node.hidden = !serving;
     this.errors.show(serving && serving.errors);
   }
 }
@@ -241,6 +242,79 @@ class LastErrors {
       this.loaded = null; // the next change of the count asks again
       this.list.replaceChildren(make("li", "refused", `The errors cannot be read: ${error.message}`));
     }
+  }
+}
+
+// ---- profiles ----
+
+const PROFILED = 50; // requests of a profile
+const PHASES = ["receive", "decode", "queue", "run", "encode"];
+
+class Profile {
+  constructor(model) {
+    this.path = "/page/profile/" + encodeURIComponent(model);
+    this.node = make("details", "profile");
+    this.button = make("button", "", `Profile the next ${PROFILED} requests`);
+    this.button.type = "button";
+    this.button.addEventListener("click", () => this.read(`${this.path}/${PROFILED}`));
+    this.state = make("p", "quiet", "A profile ends after a minute at the latest.");
+    this.state.setAttribute("role", "status");
+    this.body = make("div");
+    this.node.append(make("summary", "", "Profile"), this.button, this.state, this.body);
+    this.node.addEventListener("toggle", () => this.node.open && this.read(this.path));
+  }
+
+  async read(path) {
+    clearTimeout(this.timer);
+    try {
+      const answer = await ask(path);
+      if (!answer.ok) throw new Error(answer.text);
+      const { running, requests } = JSON.parse(answer.text);
+      this.state.className = "quiet";
+      if (running || requests.length)
+        setText(this.state, `${requests.length} requests${running ? "; waiting for more" : ""}.`);
+      this.button.disabled = running;
+      this.draw(requests);
+      // A page that nobody sees asks again when it is seen.
+      if (running && this.node.open) this.timer = setTimeout(() => this.again(), 1000);
+    } catch (error) {
+      this.state.className = "refused";
+      setText(this.state, `There is no profile: ${error.message}`);
+    }
+  }
+
+  again() {
+    if (document.hidden) this.timer = setTimeout(() => this.again(), 1000);
+    else this.read(this.path);
+  }
+
+  draw(requests) {
+    if (!requests.length) return this.body.replaceChildren();
+    requests.sort((a, b) => a.begin_us - b.begin_us);
+    const end = Math.max(...requests.map((r) => r.end_us), 1);
+    const [width, height] = [1000, 12];
+    const at = (us) => us / end * width;
+    const svg = makeSvg("svg", { class: "timeline", role: "img", viewBox: `0 0 ${width} ${requests.length * height}`,
+      preserveAspectRatio: "none", height: requests.length * height,
+      "aria-label": `Timeline of ${requests.length} requests in ${duration(end)}; the list below says the same` });
+    const list = make("ol", "nodes");
+    list.tabIndex = 0;
+    list.setAttribute("aria-label", "Requests of the profile");
+    requests.forEach((r, i) => {
+      const times = r.phases.map((p, k) => p && `${PHASES[k]} ${duration(p[1] - p[0])}`).filter(Boolean).join(", ");
+      const text = `${r.entry} ${r.api}${r.version && ", version " + r.version}, ${r.code}, rows: ${r.rows}, ` +
+        `at ${duration(r.begin_us)}: ${duration(r.end_us - r.begin_us)}${times && " (" + times + ")"}`;
+      const group = makeSvg("g", {});
+      group.append(makeSvg("title", {}, text),
+        makeSvg("rect", { class: "all", x: at(r.begin_us), y: i * height + 4, width: at(r.end_us - r.begin_us), height: 3 }));
+      r.phases.forEach((p, k) => p && group.append(makeSvg("rect", { class: PHASES[k], x: at(p[0]), y: i * height + 1,
+        width: Math.max(at(p[1] - p[0]), 0.5), height: height - 3 })));
+      svg.append(group);
+      list.append(make("li", "", text));
+    });
+    const legend = make("p", "legend");
+    legend.append(...PHASES.map((phase) => make("span", phase, phase)));
+    this.body.replaceChildren(make("p", "quiet", `From the first request to the end of the last: ${duration(end)}`), legend, svg, list);
   }
 }
 

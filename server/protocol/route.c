@@ -88,6 +88,15 @@ bool srv_route_version(struct rt_span digits, int64_t *out)
     return true;
 }
 
+/* Parses a slash and a number that is not 0. */
+static bool is_count(struct rt_span rest, int64_t *out)
+{
+    struct rt_span digits;
+
+    return srv_route_take(&rest, "/") && srv_route_take_digits(&rest, &digits) && !rest.n &&
+           srv_route_version(digits, out) && *out > 0;
+}
+
 /* Returns whether the path belongs to the web page, and sets the target and the names of the model
  * and the signature, which are not decoded yet. */
 static bool is_page(struct srv_route *out, struct rt_span path)
@@ -107,6 +116,10 @@ static bool is_page(struct srv_route *out, struct rt_span path)
         out->target = SRV_TO_PAGE_PLAN;
         if (srv_route_take(&rest, "/"))
             out->spec.signature = rest;
+    } else if (srv_route_take(&rest, srv_page_profile_path) &&
+               srv_route_take_name(&rest, "/", &out->spec.name) &&
+               (!rest.n || is_count(rest, &out->n_requests))) {
+        out->target = SRV_TO_PAGE_PROFILE;
     }
     return srv_route_is_page(out);
 }

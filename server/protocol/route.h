@@ -29,7 +29,10 @@ enum srv_target {
     SRV_TO_PAGE_FILE,   /* a file of the web page: srv_route.page_file */
     SRV_TO_PAGE_EVENTS, /* the events of the web page */
     SRV_TO_PAGE_ERRORS, /* the last errors of the model in `spec`, for the web page */
-    SRV_TO_PAGE_PLAN,   /* the plan of the model and the signature in `spec`, for the web page */
+    /* the profile of requests for the model in `spec`, for the web page; or, if n_requests is not
+     * 0, its beginning */
+    SRV_TO_PAGE_PROFILE,
+    SRV_TO_PAGE_PLAN, /* the plan of the model and the signature in `spec`, for the web page */
 };
 
 struct srv_route {
@@ -38,13 +41,15 @@ struct srv_route {
     const struct srv_endpoint *endpoint; /* the call, or NULL if the request names none */
     struct srv_model_spec spec;          /* the spans in `spec` point into the arena or the URI */
     int page_file;                       /* index for srv_page_file */
+    int64_t n_requests;                  /* number of requests of a profile that is to begin */
 };
 
 /* Returns whether the request is for the web page. */
 static inline bool srv_route_is_page(const struct srv_route *route)
 {
-    return route->target == SRV_TO_PAGE_FILE || route->target == SRV_TO_PAGE_EVENTS ||
-           route->target == SRV_TO_PAGE_ERRORS || route->target == SRV_TO_PAGE_PLAN;
+    return route->target == SRV_TO_PAGE_PROFILE || route->target == SRV_TO_PAGE_FILE ||
+           route->target == SRV_TO_PAGE_EVENTS || route->target == SRV_TO_PAGE_ERRORS ||
+           route->target == SRV_TO_PAGE_PLAN;
 }
 
 /*

@@ -2,7 +2,7 @@
 
 void srv_request_span_init(struct srv_request_span *s)
 {
-    s->has_trace = s->has_parent = s->is_recorded = false;
+    s->has_trace = s->has_parent = s->is_recorded = s->is_profiled = false;
     s->had_traceparent = s->had_tracestate = false;
     s->tracestate = rt_span_of(NULL, 0);
 }

@@ -20,6 +20,7 @@ struct srv_request_span {
     bool had_traceparent, had_tracestate; /* whether such a header was read, valid or not */
     /* whether the request's spans will be exported (tracer.h) */
     bool is_recorded;
+    bool is_profiled; /* whether the request may belong to a profile (profile.h) */
     /* The trace, and the span of this request in it. If the request has a traceparent header and
      * spans are not exported, the span is the client's. */
     struct srv_trace_context context;
@@ -27,8 +28,8 @@ struct srv_request_span {
     /* the client's tracestate header; p is NULL if there is none, or if it is invalid */
     struct rt_span tracestate;
 
-    /* The members below are used only if is_recorded is set. Times are those of CLOCK_MONOTONIC, or
-     * 0 for an event that has not happened. */
+    /* The members below are used only if is_recorded or is_profiled is set. Times are those of
+     * CLOCK_MONOTONIC, or 0 for an event that has not happened. */
     int64_t read_ns; /* the request has arrived, and decoding begins */
     /* If a worker decodes the request: when it began and ended. */
     int64_t decode_begin_ns, decode_end_ns;
@@ -57,18 +58,25 @@ void srv_request_span_tracestate(struct srv_request_span *s, struct rt_span valu
  * header. */
 bool srv_request_span_response(const struct srv_request_span *s, char out[SRV_TRACEPARENT_TEXT]);
 
-/* Records that the request has arrived. Returns the span for its job, or NULL if the request is not
- * recorded. */
+static inline void srv_request_span_clear_times(struct srv_request_span *s)
+{
+    s->read_ns = s->decode_begin_ns = s->decode_end_ns = s->encoded_ns = 0;
+    s->is_preparing = false;
+    s->batch.n_requests = 0;
+}
+
+/* Records that the request has arrived. Returns the span for its job, or NULL if the request is
+ * neither recorded nor profiled. */
 static inline struct srv_request_span *srv_request_span_read(struct srv_request_span *s)
 {
-    if (!s->is_recorded)
+    if (!s->is_recorded && !s->is_profiled)
         return NULL;
     s->read_ns = rt_now_ns();
     return s;
 }
 
-/* These functions record what happens to the job of a request. `s` is NULL if the request is not
- * recorded. */
+/* These functions record what happens to the job of a request. `s` is NULL if the request is
+ * neither recorded nor profiled. */
 /* A worker will decode the request. */
 static inline void srv_request_span_prepare(struct srv_request_span *s)
 {

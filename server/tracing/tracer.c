@@ -68,9 +68,7 @@ void srv_tracer_begin(struct srv_tracer *t, struct srv_request_span *s)
     s->has_trace = true;
     s->context.flags = s->is_recorded ? SRV_TRACE_SAMPLED : 0;
     make_id(t, s->context.span_id);
-    s->read_ns = s->decode_begin_ns = s->decode_end_ns = s->encoded_ns = 0;
-    s->is_preparing = false;
-    s->batch.n_requests = 0;
+    srv_request_span_clear_times(s);
 }
 
 /* ---- records ---- */
@@ -88,29 +86,36 @@ static void add_job(struct srv_trace_record *r, const struct srv_job *job)
         srv_trace_text(r->signature, sizeof r->signature, rt_span_str(job->signature->def->name));
 }
 
-static void set_phase(struct srv_trace_record *r, enum srv_trace_phase phase, int64_t begin_ns,
-                      int64_t end_ns)
+static void set_phase(struct srv_trace_times *phase, int64_t begin_ns, int64_t end_ns)
 {
     if (begin_ns && end_ns >= begin_ns)
-        r->phase[phase] = (struct srv_trace_times){begin_ns, end_ns};
+        *phase = (struct srv_trace_times){begin_ns, end_ns};
 }
 
-static void add_phases(struct srv_tracer *t, struct srv_trace_record *r,
-                       const struct srv_request_span *s, const struct srv_job *job)
+void srv_tracer_phases(const struct srv_access *a, const struct srv_job *job,
+                       struct srv_trace_times phase[SRV_N_PHASES])
 {
-    set_phase(r, SRV_PHASE_RECEIVE, r->times.begin_ns, s->read_ns);
+    const struct srv_request_span *s = a->span;
+
+    set_phase(&phase[SRV_PHASE_RECEIVE], a->begin_ns, s->read_ns);
     if (s->decode_end_ns)
-        set_phase(r, SRV_PHASE_DECODE, s->decode_begin_ns, s->decode_end_ns);
+        set_phase(&phase[SRV_PHASE_DECODE], s->decode_begin_ns, s->decode_end_ns);
     else if (!s->is_preparing)
-        set_phase(r, SRV_PHASE_DECODE, s->read_ns, job->queued_ns);
+        set_phase(&phase[SRV_PHASE_DECODE], s->read_ns, job->queued_ns);
     /* A job that was refused or has expired in the queue has never started. */
     const int64_t queued_ns = s->decode_end_ns ? s->decode_end_ns : job->queued_ns;
     const bool has_run = job->started_ns && !s->is_preparing;
-    set_phase(r, SRV_PHASE_QUEUE, queued_ns, has_run ? job->started_ns : job->finished_ns);
+    set_phase(&phase[SRV_PHASE_QUEUE], queued_ns, has_run ? job->started_ns : job->finished_ns);
     if (has_run)
-        set_phase(r, SRV_PHASE_RUN, job->started_ns, job->finished_ns);
-    if (has_run && !r->code)
-        set_phase(r, SRV_PHASE_ENCODE, job->finished_ns, s->encoded_ns);
+        set_phase(&phase[SRV_PHASE_RUN], job->started_ns, job->finished_ns);
+    if (has_run && !a->code)
+        set_phase(&phase[SRV_PHASE_ENCODE], job->finished_ns, s->encoded_ns);
+}
+
+static void add_phases(struct srv_tracer *t, struct srv_trace_record *r, const struct srv_access *a,
+                       const struct srv_job *job)
+{
+    srv_tracer_phases(a, job, r->phase);
     for (int k = 0; k < SRV_N_PHASES; k++)
         if (r->phase[k].end_ns)
             make_id(t, r->phase_id[k]);
@@ -155,7 +160,7 @@ void srv_tracer_request(struct srv_tracer *t, const struct srv_access *a, const 
     }
     if (job) {
         add_job(r, job);
-        add_phases(t, r, s, job);
+        add_phases(t, r, a, job);
     }
     srv_exporter_add(t->exporter, r);
 }
@@ -165,7 +170,7 @@ void srv_tracer_request(struct srv_tracer *t, const struct srv_access *a, const 
 static struct srv_request_span *span_of(const struct srv_job *job)
 {
     struct srv_request_span *s = job->parent ? job->parent->span : job->span;
-    return s && !s->is_preparing ? s : NULL;
+    return s && s->is_recorded && !s->is_preparing ? s : NULL;
 }
 
 void srv_tracer_batch(struct srv_tracer *t, const struct srv_job *first, int n_jobs, int64_t rows,

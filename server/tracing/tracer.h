@@ -35,6 +35,11 @@ void srv_tracer_begin(struct srv_tracer *t, struct srv_request_span *s);
 void srv_tracer_request(struct srv_tracer *t, const struct srv_access *a,
                         const struct srv_job *job);
 
+/* Sets the phases of a request that has ended, which is recorded or profiled. The function is
+ * pure. `phase` is zeroed before the call. */
+void srv_tracer_phases(const struct srv_access *a, const struct srv_job *job,
+                       struct srv_trace_times phase[SRV_N_PHASES]);
+
 /* Exports a batch that has run, if it has recorded members, and notes the batch in their spans.
  * The jobs are linked by `next`. Must be called before the jobs are completed. `gpu` is the index
  * of the GPU, or -1 for the CPU. `t` may be NULL. */

@@ -230,6 +230,48 @@ class Page(PageCase):
         for thread in threads:
             thread.join()
 
+    def profile(self, path):
+        status, headers, body = self.ask(self.server, "/page/profile/" + path)
+        self.assertEqual((status, headers["Content-Type"]), (200, "application/json"), body)
+        self.check_headers(headers)
+        return json.loads(body)
+
+    def take_profile(self):
+        """Returns a profile of three requests for half_plus_two, between others. A profile ends after a minute, so that a
+        slow machine may need a further attempt."""
+        server = self.server
+        while True:
+            wait_for(lambda: self.ask(server, "/page/profile/half_plus_two/3")[0] == 200, "the last profile to end", 120)
+            status, _, body = self.ask(server, "/page/profile/digits/3")
+            self.assertTrue(status == 200 or "another profile runs" in body.decode(), body)
+            server.predict("digits", [[[[0.0]] * 8] * 8])
+            server.predict("half_plus_two", [1, 2])
+            self.assertEqual(server.request("/v1/models/half_plus_two:predict", b"{")[0], 400)
+            with grpc_support.Client(f"127.0.0.1:{server.grpc_port}") as client:
+                client.predict((1.0, 2.0, 5.0))
+            wait_for(lambda: not self.profile("half_plus_two")["running"], "the end of the profile", 120)
+            server.predict("half_plus_two", [1])
+            requests = self.profile("half_plus_two")["requests"]
+            if len(requests) == 3:
+                return requests
+
+    def test_a_profile_has_the_phases_of_the_next_requests(self):
+        self.assertEqual(self.profile("half_plus_two"), {"running": False, "requests": []})
+        rest, bad, rpc = self.take_profile()
+        self.assertEqual([(r["entry"], r["api"], r["code"]) for r in (rest, bad, rpc)],
+                         [("REST", "predict", "OK"), ("REST", "predict", "INVALID_ARGUMENT"), ("GRPC", "predict", "OK")])
+        self.assertEqual((rest["rows"], rpc["rows"], rest["version"]), (2, 3, "2"))
+        for r in (rest, rpc):
+            self.assertTrue(all(r["phases"]), r)
+            times = [time for phase in r["phases"] for time in phase]
+            self.assertEqual(times, sorted(times))
+            self.assertGreaterEqual(times[0], r["begin_us"])
+            self.assertLessEqual(times[-1], r["end_us"])
+        self.assertEqual(rest["begin_us"], 0)
+        self.assertEqual(self.profile("digits"), {"running": False, "requests": []})
+        self.assertEqual(self.ask(self.server, "/page/profile/none")[0], 404)
+        self.assertEqual(self.ask(self.server, "/page/profile/digits/201")[0], 400)
+
     def test_viewers_share_the_bytes_of_an_event(self):
         """Events are a second apart, so that there are few for many viewers."""
         answers, seconds = self.watch(40)
@@ -283,7 +325,8 @@ class Page(PageCase):
         self.assertNotEqual(switches(), before)
 
     def test_foreign_hosts_and_origins_are_refused(self):
-        for path in (*FILES, EVENTS, "/page/errors/half_plus_two", "/page/plan/half_plus_two"):
+        for path in (*FILES, EVENTS, "/page/errors/half_plus_two", "/page/plan/half_plus_two",
+                     "/page/profile/half_plus_two/1"):
             for host in ("evil.example", f"evil.example:{self.server.rest_port}", "localhost.evil.example", "127.0.0.1.evil"):
                 status, headers, body = self.ask(self.server, path, Host=host)
                 self.assertEqual(status, 403)
@@ -410,9 +453,17 @@ class PageInChromium(PageCase):
                     "document.querySelector('form button').click()")
         self.wait(browser, "!document.querySelector('pre').hidden", "an answer")
         self.assertRegex(browser.run("document.querySelector('pre').textContent"), r"2\.5,\s*3\.0,\s*4\.5")
+        browser.run("document.querySelector('.profile summary').click();"
+                    "document.querySelector('.profile button').click()")
+        self.wait(browser, "/waiting/.test(document.querySelector('.profile [role=status]').textContent)", "a profile")
+        for _ in range(50):
+            server.predict("half_plus_two", [1])
+        self.wait(browser, "/^[0-9]+ requests[.]$/.test(document.querySelector('.profile [role=status]').textContent)",
+                  "the end of the profile")  # which is its 50th request, or a minute
+        self.assertTrue(0 < browser.run("document.querySelectorAll('.timeline .run').length") <= 50)
         browser.run("document.querySelector('.plan summary').click()")
         self.wait(browser, "document.querySelectorAll('.graph g.runs').length > 0", "the plan")
-        self.assertRegex(browser.run("document.querySelector('.nodes').textContent"), "Mul|AddV2")
+        self.assertRegex(browser.run("document.querySelector('.plan .nodes').textContent"), "Mul|AddV2")
         size = "document.querySelector('.graph').getAttribute('width')"
         before = float(browser.run(size))
         browser.run("document.querySelector('.plan button').click()")
