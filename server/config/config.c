@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "proto/unpack.h"
 #include "runtime/base/log.h"
 #include "runtime/core/device.h"
+#include "runtime/core/device/device_list.h"
 #include "runtime/files/file.h"
 #include "server/config/text_file.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
@@ -286,20 +286,18 @@ static enum rt_status read_precision(struct srv_model_config *out, const model_m
     return RT_OK;
 }
 
-/* Returns whether the text is "all", "none" or a list of numbers and UUIDs of GPUs. */
-static bool is_gpu_list(const char *text)
+/* Checks that the model's list of GPUs is empty, "all", "none", or a list of numbers and UUIDs. */
+static enum rt_status check_gpu_list(const struct srv_model_config *m, const char *gpus,
+                                     struct rt_error *err)
 {
-    if (strcmp(text, "all") == 0 || strcmp(text, "none") == 0)
-        return true;
-    for (const char *at = text;; at++) {
-        const size_t length = strcspn(at, ",");
-        const bool is_uuid = length > 4 && strncasecmp(at, "GPU-", 4) == 0;
-        if (!length || (!is_uuid && strspn(at, "0123456789") < length))
-            return false;
-        at += length;
-        if (!*at)
-            return true;
-    }
+    if (!*gpus || strcmp(gpus, "all") == 0 || strcmp(gpus, "none") == 0 ||
+        !rt_device_list_check(gpus, err))
+        return RT_OK;
+    return rt_fail_prefix(
+        err,
+        "model %s: gpus is \"%s\", but must be none, all, or the numbers or UUIDs "
+        "of GPUs, separated by commas: ",
+        m->name, gpus);
 }
 
 /* Whether the model's GPUs exist is checked by srv_model_gpus_check. */
@@ -320,12 +318,9 @@ static enum rt_status read_gpu(struct srv_config *c, struct srv_model_config *ou
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "model %s: gpu_instances is %d, but must be between 0 and %d", out->name,
                        m->gpu_instances, RT_MAX_STREAMS);
-    if (m->gpus && *m->gpus && !is_gpu_list(m->gpus))
-        return rt_fail(
-            err, RT_INVALID_ARGUMENT,
-            "model %s: gpus is \"%s\", but must be none, all, or the numbers or UUIDs of "
-            "GPUs, separated by commas",
-            out->name, m->gpus);
+    const enum rt_status st = m->gpus ? check_gpu_list(out, m->gpus, err) : RT_OK;
+    if (st)
+        return st;
     if (m->gpus && *m->gpus && !(g->gpus = rt_arena_strdup(c->arena, m->gpus)))
         return no_memory(err);
     g->full_precision = !*precision ? SRV_UNSAID : *precision == 'f' ? SRV_YES : SRV_NO;

@@ -1,46 +1,43 @@
 /* Implements the choice of GPUs for models (model_gpus.h). */
 #include "server/versions/model_gpus.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "runtime/core/device/device_list.h"
 #include "runtime/core/device/device_memory.h"
-
-enum { MAX_DIGITS = 6 }; /* a GPU's number has fewer digits */
 
 /* ---- the configuration ---- */
 
 /* Returns the index of the GPU that `item` names, -1 if there is none, or -2 if several GPUs have a
  * UUID that begins with `item`. */
-static int find(const struct srv_server *s, const char *item, size_t length)
+static int find(const struct srv_server *s, const char *item)
 {
+    const int number = rt_device_item_number(item);
     int found = -1;
-    if (strspn(item, "0123456789") >= length) {
-        const long index = length < MAX_DIGITS ? strtol(item, NULL, 10) : s->gpus.n;
-        return index < s->gpus.n ? (int)index : -1;
-    }
+    if (number >= 0)
+        return number < s->gpus.n ? number : -1;
     for (int k = 0; k < s->gpus.n; k++) {
         const char *uuid = s->gpus.device[k]->uuid;
-        if (uuid && strncasecmp(uuid, item, length) == 0)
+        if (uuid && rt_device_item_matches(item, uuid))
             found = found == -1 ? k : -2;
     }
     return found;
 }
 
 static enum rt_status no_gpu(const struct srv_server *s, const struct srv_model_config *m,
-                             const char *item, size_t length, int found, struct rt_error *err)
+                             const char *item, int found, struct rt_error *err)
 {
+    const int length = (int)rt_device_item_length(item);
     if (found == -2)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "model %s: gpus is \"%s\": several GPUs have a UUID that begins with %.*s",
-                       m->name, m->gpu.gpus, (int)length, item);
+                       m->name, m->gpu.gpus, length, item);
     return rt_fail(err, RT_INVALID_ARGUMENT,
                    "model %s: gpus is \"%s\": the server uses no GPU %.*s; it uses %d GPU%s, "
                    "numbered from 0",
-                   m->name, m->gpu.gpus, (int)length, item, s->gpus.n, s->gpus.n == 1 ? "" : "s");
+                   m->name, m->gpu.gpus, length, item, s->gpus.n, s->gpus.n == 1 ? "" : "s");
 }
 
 /* Sets bit k of *allowed if the model may use GPU k. */
@@ -51,14 +48,15 @@ static enum rt_status read_list(const struct srv_server *s, const struct srv_mod
     *allowed = strcmp(gpus, "all") == 0 ? (UINT32_C(1) << s->gpus.n) - 1 : 0;
     if (strcmp(gpus, "all") == 0 || strcmp(gpus, "none") == 0)
         return RT_OK;
-    for (const char *at = gpus; at; at = strchr(at, ',')) {
-        at += *at == ',';
-        const size_t length = strcspn(at, ",");
-        const int found = s->gpus.n ? find(s, at, length) : -1;
-        if (s->gpus.n && found < 0)
-            return no_gpu(s, m, at, length, found, err);
-        if (found >= 0)
-            *allowed |= UINT32_C(1) << found;
+    for (const char *at = gpus; at && s->gpus.n; at = rt_device_item_next(at)) {
+        const int found = find(s, at);
+        if (found < 0)
+            return no_gpu(s, m, at, found, err);
+        if (*allowed >> found & 1)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "model %s: gpus is \"%s\", which names GPU %d twice", m->name, gpus,
+                           found);
+        *allowed |= UINT32_C(1) << found;
     }
     return RT_OK;
 }

@@ -439,6 +439,8 @@ class Models(GpuCase):
                 ('gpus: "2"', 'model m: gpus is "2": the server uses no GPU 2; it uses 2 GPUs, numbered from 0'),
                 ('gpus: "0,GPU-77"', 'model m: gpus is "0,GPU-77": the server uses no GPU GPU-77'),
                 ('gpus: "first"', 'model m: gpus is "first", but must be none, all, or the numbers or UUIDs of GPUs'),
+                ('gpus: "0,GPU-1010"', 'model m: gpus is "0,GPU-1010", which names GPU 0 twice'),
+                ('gpus: ",0"', 'model m: gpus is ",0", but must be none, all, or the numbers or UUIDs of GPUs'),
                 ('gpu_precision: "fp16"', 'model m: gpu_precision is "tf32" or "float32", not "fp16"'),
                 ('gpu_memory_bytes: 268435457',
                  'model m: gpu_memory_bytes is 268435457, but the server may use 268435456 bytes of GPU 0'),
@@ -656,5 +658,9 @@ class Choice(GpuCase):
         self.refused("there is no GPU GPU-33", gpus="GPU-33")
         self.refused("several GPUs have a UUID that begins with GPU-", gpus="GPU-", DEVICES=2)
         self.refused("names GPU 0 twice", gpus="0,GPU-1010")
-        for wrong in ("", "0,", "-1", "first", "0x1", "0 1"):
-            self.refused("is neither none, auto, all, nor the number or UUID of a GPU", gpus=wrong)
+        self.refused("names GPU 1 twice", gpus="1,0,1", DEVICES=2)
+        for wrong in ("", "0,", ",0", "0,,1"):
+            self.refused("neither none, auto, all, nor a list of GPUs", f"'{wrong}' has an empty item", gpus=wrong)
+        for wrong in ("-1", "first", "0x1", "0 1", "0,auto"):
+            self.refused(f"'{wrong[-4:] if ',' in wrong else wrong}' is neither the number nor the UUID of a GPU",
+                         gpus=wrong)

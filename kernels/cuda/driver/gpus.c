@@ -1,16 +1,15 @@
 #include "kernels/cuda/driver/gpus.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "kernels/cuda/driver/gpu.h"
 #include "kernels/cuda/driver/nvml.h"
 #include "kernels/cuda/table.h"
 #include "kernels/cuda/driver/watchdog.h"
 #include "runtime/base/log.h"
+#include "runtime/core/device/device_list.h"
 #include "runtime/core/pinned.h"
 
 struct gpus {
@@ -63,15 +62,15 @@ static void uuid_text(const struct cuda_driver *d, int ordinal, char text[CUDA_U
                        k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "", (unsigned char)u.bytes[k]);
 }
 
-/* Returns the ordinal of the only GPU whose UUID begins with `prefix`, -1 if there is none, or -2
- * if there are several. */
-static int find_uuid(const struct cuda_driver *d, int n_visible, const char *prefix, size_t length)
+/* Returns the ordinal of the only GPU whose UUID begins with that of the item, -1 if there is none,
+ * or -2 if there are several. */
+static int find_uuid(const struct cuda_driver *d, int n_visible, const char *item)
 {
     int found = -1;
     char text[CUDA_UUID_TEXT];
     for (int k = 0; k < n_visible; k++) {
         uuid_text(d, k, text);
-        if (*text && strncasecmp(text + 4, prefix, length) == 0)
+        if (rt_device_item_matches(item, text))
             found = found == -1 ? k : -2;
     }
     return found;
@@ -79,50 +78,40 @@ static int find_uuid(const struct cuda_driver *d, int n_visible, const char *pre
 
 /* Reads one item of a list of GPUs. Fails if the item names no visible GPU. */
 static enum rt_status read_item(const struct cuda_driver *d, int n_visible, const char *item,
-                                size_t length, int *ordinal, struct rt_error *err)
+                                int *ordinal, struct rt_error *err)
 {
-    const bool is_uuid =
-        length >= 4 && (strncasecmp(item, "GPU-", 4) == 0 || strncasecmp(item, "MIG-", 4) == 0);
-    *ordinal = -1;
-    if (is_uuid) {
-        *ordinal = find_uuid(d, n_visible, item + 4, length - 4);
-        if (*ordinal == -2)
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "several GPUs have a UUID that begins with %.*s", (int)length, item);
-    } else if (length && length < 6 && strspn(item, "0123456789") == length) {
-        const long value = strtol(item, NULL, 10);
-        *ordinal = value < n_visible ? (int)value : -1;
-    } else {
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "'%.*s' is neither none, auto, all, nor the number or UUID of a GPU",
-                       (int)length, item);
-    }
+    const int length = (int)rt_device_item_length(item), number = rt_device_item_number(item);
+    *ordinal = number < 0 ? find_uuid(d, n_visible, item) : number < n_visible ? number : -1;
+    if (*ordinal == -2)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "several GPUs have a UUID that begins with %.*s",
+                       length, item);
     if (*ordinal < 0)
-        return rt_fail(err, RT_NOT_FOUND, "there is no GPU %.*s; %d %s visible", (int)length, item,
+        return rt_fail(err, RT_NOT_FOUND, "there is no GPU %.*s; %d %s visible", length, item,
                        n_visible, n_visible == 1 ? "GPU is" : "GPUs are");
     return RT_OK;
 }
 
+static bool is_all(const char *which)
+{
+    return strcmp(which, "auto") == 0 || strcmp(which, "all") == 0;
+}
+
 /* Sets *n to the number of GPUs that `which` names, and ordinal[0] to ordinal[*n - 1] to their
- * ordinals. */
+ * ordinals. A list has passed rt_device_list_check, so it has at most RT_MAX_ACCELERATORS items. */
 static enum rt_status choose(const struct cuda_driver *d, const char *which, int n_visible,
                              int *ordinal, int *n, struct rt_error *err)
 {
-    const bool all = strcmp(which, "auto") == 0 || strcmp(which, "all") == 0;
+    const bool all = is_all(which);
     for (*n = 0; all && *n < n_visible && *n < RT_MAX_ACCELERATORS; ++*n)
         ordinal[*n] = *n;
-    for (const char *at = which; !all && at; at = strchr(at, ',')) {
-        at += *at == ',';
+    for (const char *at = which; !all && at; at = rt_device_item_next(at)) {
         int found;
-        const enum rt_status st = read_item(d, n_visible, at, strcspn(at, ","), &found, err);
+        const enum rt_status st = read_item(d, n_visible, at, &found, err);
         if (st)
             return st;
         for (int k = 0; k < *n; k++)
             if (ordinal[k] == found)
                 return rt_fail(err, RT_INVALID_ARGUMENT, "'%s' names GPU %d twice", which, found);
-        if (*n == RT_MAX_ACCELERATORS)
-            return rt_fail(err, RT_INVALID_ARGUMENT, "'%s' names more than %d GPUs", which,
-                           RT_MAX_ACCELERATORS);
         ordinal[(*n)++] = found;
     }
     return RT_OK;
@@ -195,6 +184,8 @@ enum rt_status cuda_gpus_open(struct rt_accelerators *out,
     *out = (struct rt_accelerators){0};
     if (strcmp(which, "none") == 0)
         return RT_OK;
+    if (!is_all(which) && rt_device_list_check(which, err))
+        return rt_fail_prefix(err, "neither none, auto, all, nor a list of GPUs: ");
     struct gpus *all = calloc(1, sizeof *all);
     if (!all)
         return rt_fail_memory(err, "the GPUs", sizeof *all);

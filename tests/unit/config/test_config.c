@@ -161,12 +161,24 @@ static void a_model_may_have_gpu_settings_of_its_own(void **state)
     assert_int_equal(config->models[1].gpu.full_precision, SRV_NO);
     assert_null(c->gpus);
     assert_int_equal(c->full_precision, SRV_UNSAID);
-    static const char *const wrong[] = {"0,", ",0", "-1", "first", "GPU-", "0 1", "all,0"};
+    static const char *const wrong[][2] = {
+        {"0,", "'0,' has an empty item"},
+        {",0", "',0' has an empty item"},
+        {"0,,1", "'0,,1' has an empty item"},
+        {"-1", "'-1' is neither the number nor the UUID"},
+        {"first", "'first' is neither"},
+        {"1,GPU", "'GPU' is neither"},
+        {"0 1", "'0 1' is neither"},
+        {"all,0", "'all' is neither"},
+        {"0,2,0", "names GPU 0 twice"},
+        {"GPU-aB,0,gpu-Ab", "names GPU gpu-Ab twice"},
+        {"0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16", "names more than 16 GPUs"}};
     for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
         char text[300];
-        snprintf(text, sizeof text, LIST(MODEL("a", "gpus: '%s'")), wrong[k]);
+        snprintf(text, sizeof text, LIST(MODEL("a", "gpus: '%s'")), wrong[k][0]);
         assert_fails(parse(text), RT_INVALID_ARGUMENT, &err,
                      "but must be none, all, or the numbers");
+        assert_non_null(strstr(err.msg, wrong[k][1]));
     }
     assert_fails(parse(LIST(MODEL("a", "gpu_precision: 'fp16'"))), RT_INVALID_ARGUMENT, &err,
                  "model a: gpu_precision is \"tf32\" or \"float32\", not \"fp16\"");
