@@ -10,6 +10,8 @@
 
 enum { SRV_CORE_GROUPS = 32 };
 
+struct srv_core;
+
 struct srv_core_worker {
     int group; /* less than SRV_CORE_GROUPS */
     /* number of free workers among which a batch may be divided, including this one */
@@ -23,5 +25,11 @@ struct srv_core_worker {
     int n_sooner;
     const struct srv_core_worker *sooner;
 };
+
+/* Returns whether the device of group a, of whose workers busy_a are busy, will be free before that
+ * of group b. Among devices that are free at the same time, this is the one whose latest batch
+ * began first, so that idle devices take turns. */
+bool srv_core_is_sooner(const struct srv_core *c, int a, int busy_a, int b, int busy_b,
+                        int64_t now);
 
 #endif

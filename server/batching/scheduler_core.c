@@ -518,6 +518,17 @@ bool srv_core_next(struct srv_core *c, int64_t now, const struct srv_core_worker
     return may_start(c) && next(c, now, worker, ALL, out, expired);
 }
 
+bool srv_core_is_sooner(const struct srv_core *c, int a, int busy_a, int b, int busy_b, int64_t now)
+{
+    const int64_t at_a = max64(c->free_at_ns[a], now), at_b = max64(c->free_at_ns[b], now);
+    const int64_t begun_a = c->recent[a][0].ns, begun_b = c->recent[b][0].ns;
+    if (at_a != at_b)
+        return at_a < at_b;
+    if (busy_a != busy_b)
+        return busy_a < busy_b;
+    return begun_a != begun_b ? begun_a < begun_b : a < b;
+}
+
 void srv_core_mark_long(struct srv_core *c, struct srv_core_batch *batch)
 {
     if (batch->is_long)

@@ -106,18 +106,6 @@ uint32_t srv_scheduler_avoided(const struct srv_scheduler *s, int group)
     return avoided;
 }
 
-/* Returns whether the device of group a, of whose workers n_a are free, will be free before that of
- * group b, of whose workers n_b are free. Workers that were signalled count as busy. */
-static bool is_sooner(const struct srv_scheduler *s, int a, int n_a, int b, int n_b, int64_t now)
-{
-    const int64_t *at = s->gpus.free_at_ns;
-    const int64_t at_a = at[a] > now ? at[a] : now, at_b = at[b] > now ? at[b] : now;
-    const int busy_a = s->group[a].n_workers - n_a, busy_b = s->group[b].n_workers - n_b;
-    if (at_a != at_b)
-        return at_a < at_b;
-    return busy_a != busy_b ? busy_a < busy_b : a < b;
-}
-
 /* Returns a free worker of the group, which has n free workers. A batch is not divided among the
  * workers of a GPU, because a GPU runs one batch as fast as its parts. *sooner must outlive the
  * result. */
@@ -129,11 +117,13 @@ static struct srv_core_worker free_worker(const struct srv_scheduler *s, int gro
                                 .is_last = n == 1 && s->group[group].n_workers > 1,
                                 .avoided = srv_scheduler_avoided(s, group),
                                 .sooner = sooner->worker};
+    /* Workers that were signalled count as busy. */
+    const int n_busy = s->group[group].n_workers - n + s->group[group].n_woken;
     for (int k = 1; group && !w.avoided && k < s->n_groups; k++) {
         const struct srv_worker_group *g = &s->group[k];
         const int n_free = g->n_idle - g->n_woken;
         if (k != group && n_free > 0 && !has_failed(s, k) &&
-            is_sooner(s, k, n_free, group, n - s->group[group].n_woken, now))
+            srv_core_is_sooner(&s->gpus, k, g->n_workers - n_free, group, n_busy, now))
             sooner->worker[w.n_sooner++] = (struct srv_core_worker){
                 .group = k, .n_free = 1, .is_last = g->n_idle == 1 && g->n_workers > 1};
     }

@@ -124,6 +124,35 @@ static void a_batch_is_left_to_the_group_that_is_free_first(void **state)
     assert_int_equal(w.core.free_at_ns[1], 60);
 }
 
+/* Runs one batch on the group, out of groups 1 and 2 without busy workers, that is free first. */
+static int run_one(struct world *w, int64_t now)
+{
+    struct srv_core_job *expired = NULL;
+    struct srv_core_batch b;
+    const int group = srv_core_is_sooner(&w->core, 2, 0, 1, 0, now) ? 2 : 1;
+    assert_int_equal(srv_core_is_sooner(&w->core, 1, 0, 2, 0, now), group == 1);
+    put(w, 0, 1, RT_NEVER, now);
+    assert_true(srv_core_next(&w->core, now, worker(group, 2), &b, &expired));
+    srv_core_done(&w->core, &b, 10, true);
+    return group;
+}
+
+static void idle_groups_take_turns(void **state)
+{
+    (void)state;
+    struct srv_core_job *expired = NULL;
+    struct srv_core_batch b;
+    struct world w;
+    begin(&w, usual());
+    for (int k = 0; k < 6; k++)
+        assert_int_equal(run_one(&w, 100 * (k + 1)), 1 + k % 2);
+    /* Group 1 began its latest batch first, but it is busy, or will be busy. */
+    assert_false(srv_core_is_sooner(&w.core, 1, 1, 2, 0, 700));
+    put(&w, 0, 1, RT_NEVER, 700);
+    assert_true(srv_core_next(&w.core, 700, worker(1, 2), &b, &expired));
+    assert_true(srv_core_is_sooner(&w.core, 2, 1, 1, 0, 700));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +160,7 @@ int main(void)
         cmocka_unit_test(a_long_batch_leaves_the_last_worker_to_others),
         cmocka_unit_test(the_batches_of_a_model_queue_are_limited_on_each_group),
         cmocka_unit_test(a_batch_is_left_to_the_group_that_is_free_first),
+        cmocka_unit_test(idle_groups_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
