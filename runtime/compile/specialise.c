@@ -12,6 +12,7 @@
 #include "runtime/core/device/device_memory.h"
 #include "runtime/passes/constant_evaluation.h"
 #include "runtime/core/op.h"
+#include "runtime/select/upload.h"
 
 enum {
     /* maximum number of nodes in a segment; memory planning takes quadratic time */
@@ -336,17 +337,10 @@ static void find_needs(struct work *w)
  * may use of the accelerator. */
 static enum rt_status check_device_memory(const struct work *w)
 {
-    const struct rt_session *s = w->plan->session;
-    const size_t bytes = w->l->device_bytes, limit = s->options.accelerators.limit;
-    const size_t constants = (size_t)atomic_load(&s->accelerator_bytes[w->accelerator]);
-    if (!rt_device_blocks_fit(w->device, bytes))
+    if (!rt_device_blocks_fit(w->device, w->l->device_bytes))
         return rt_fail(w->err, RT_RESOURCE_EXHAUSTED,
                        "the activations do not fit in the accelerator's memory");
-    if (limit && (constants > limit || bytes > limit - constants))
-        return rt_fail(w->err, RT_RESOURCE_EXHAUSTED,
-                       "%zu bytes of activations exceed the model's limit of %zu bytes on %s:%d",
-                       bytes, limit, w->device->type, w->device->index);
-    return RT_OK;
+    return rt_activations_admit(w->plan->session, w->device, w->l->device_bytes, w->err);
 }
 
 static enum rt_status make(struct work *w, const struct rt_live *live, int n_live)

@@ -51,12 +51,52 @@ enum rt_status rt_upload_new(struct rt_session *s, struct rt_device *d, const st
     return st;
 }
 
-static _Atomic int64_t *bytes_on(struct rt_session *s, const struct rt_device *d)
+static int index_of(const struct rt_session *s, const struct rt_device *d)
 {
     int k = 0;
     while (k + 1 < s->options.accelerators.n && s->options.accelerators.device[k] != d)
         k++;
-    return &s->accelerator_bytes[k];
+    return k;
+}
+
+static _Atomic int64_t *bytes_on(struct rt_session *s, const struct rt_device *d)
+{
+    return &s->accelerator_bytes[index_of(s, d)];
+}
+
+/* Returns whether activations and constants together keep to the limit. */
+static bool is_within(size_t limit, int64_t activations, int64_t constants)
+{
+    return (size_t)constants <= limit && (size_t)activations <= limit - (size_t)constants;
+}
+
+enum rt_status rt_activations_admit(struct rt_session *s, struct rt_device *d, size_t bytes,
+                                    struct rt_error *err)
+{
+    const size_t limit = s->options.accelerators.limit;
+    const int max = s->options.accelerators.max_runs;
+    const size_t n = (size_t)(max && max < d->n_streams ? max : d->n_streams);
+    _Atomic int64_t *admitted = &s->activation_bytes[index_of(s, d)];
+    if (!limit)
+        return RT_OK;
+    bool fits = bytes <= limit / n;
+    rt_mutex_lock(&s->mu);
+    const int64_t before = atomic_load(admitted), all = fits ? (int64_t)(bytes * n) : 0;
+    if (fits) {
+        /* rt_constant_alloc counts its bytes before it reads those of the activations, without the
+         * lock. So the activations are counted before the bytes of the constants are read. */
+        atomic_store(admitted, before < all ? all : before);
+        fits = is_within(limit, all, atomic_load(bytes_on(s, d)));
+    }
+    if (!fits)
+        atomic_store(admitted, before);
+    rt_mutex_unlock(&s->mu);
+    if (fits)
+        return RT_OK;
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                   "%zu times %zu bytes of activations and %lld bytes of constants exceed the "
+                   "model's limit of %zu bytes on %s:%d",
+                   n, bytes, (long long)atomic_load(bytes_on(s, d)), limit, d->type, d->index);
 }
 
 enum rt_status rt_constant_alloc(struct rt_session *s, struct rt_device *d, size_t bytes,
@@ -70,11 +110,12 @@ enum rt_status rt_constant_alloc(struct rt_session *s, struct rt_device *d, size
     /* The bytes are counted first, so that threads together cannot exceed the limit. */
     const int64_t before = atomic_fetch_add(bytes_on(s, d), counted);
     enum rt_status st = RT_OK;
-    if (limit && (size_t)(before + counted) > limit)
+    const int64_t activations = atomic_load(&s->activation_bytes[index_of(s, d)]);
+    if (limit && !is_within(limit, activations, before + counted))
         st =
             rt_fail(err, RT_RESOURCE_EXHAUSTED,
                     "%s:%d: %zu bytes of %s exceed the model's limit; %lld of %zu bytes are in use",
-                    d->type, d->index, bytes, what, (long long)before, limit);
+                    d->type, d->index, bytes, what, (long long)(before + activations), limit);
     if (!st)
         st = rt_device_alloc(d, RT_DEVICE_WEIGHTS, bytes, what, out, err);
     if (st)

@@ -31,6 +31,12 @@ enum rt_status rt_constant_alloc(struct rt_session *s, struct rt_device *d, size
                                  const char *what, struct rt_device_memory *out,
                                  struct rt_error *err);
 void rt_constant_free(struct rt_session *s, struct rt_device *d, struct rt_device_memory *m);
+/* Admits regions whose activations take `bytes` bytes of accelerator `d`, as often as the session
+ * may run there at a time. Fails with RT_RESOURCE_EXHAUSTED if these bytes and the constants would
+ * exceed options.accelerators.limit. The session's largest admitted bytes count until it ends,
+ * because the accelerator's streams keep their blocks. */
+enum rt_status rt_activations_admit(struct rt_session *s, struct rt_device *d, size_t bytes,
+                                    struct rt_error *err);
 /* Frees the uploads of a session and trims the accelerators' memory. Called when the session ends.
  */
 void rt_uploads_clear(struct rt_session *s);

@@ -14,8 +14,11 @@ struct rt_session_accelerators {
     int n; /* 0: all nodes run on the CPU */
     struct rt_device *device[RT_MAX_ACCELERATORS];
     /* Maximum number of bytes of each accelerator's memory for the session's constants and for the
-     * activations of one run, or 0 for no limit. Shapes that need more run on the CPU. */
+     * activations of the runs that may be on it at a time, or 0 for no limit. Shapes that need more
+     * run on the CPU. */
     size_t limit;
+    /* maximum number of runs on each accelerator at a time, or 0 for the number of its streams */
+    int max_runs;
     /* Whether all nodes that the accelerators can run are assigned to them. Otherwise, only nodes
      * whose device string names an accelerator are assigned to them. */
     bool run_all;

@@ -43,6 +43,8 @@ struct rt_session {
     _Atomic int generation;
     _Atomic int64_t runs, nodes_run, packed_bytes;
     _Atomic int64_t accelerator_bytes[RT_MAX_ACCELERATORS];
+    /* bytes admitted by rt_activations_admit (runtime/select/upload.h) */
+    _Atomic int64_t activation_bytes[RT_MAX_ACCELERATORS];
     /* total size of the prepared kernels that nodes cache for tier 0, in bytes */
     atomic_size_t prepared_bytes;
     atomic_size_t plan_bytes; /* total size of plans in bytes, not counting their constants */

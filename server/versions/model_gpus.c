@@ -171,7 +171,8 @@ static enum rt_status reserve(struct srv_server *s, int k, int64_t bytes, struct
 void srv_model_gpus_choose(struct srv_server *s, const char *model, const struct srv_gpu_use *use,
                            int64_t bytes, struct rt_session_accelerators *out)
 {
-    *out = (struct rt_session_accelerators){.limit = (size_t)use->memory_bytes, .run_all = true};
+    *out = (struct rt_session_accelerators){
+        .limit = (size_t)use->memory_bytes, .max_runs = use->instances, .run_all = true};
     if (use->memory_bytes && bytes > use->memory_bytes) {
         RT_LOG(RT_LOG_WARNING,
                "model %s: the processor runs it: its %lld bytes of weights exceed its "

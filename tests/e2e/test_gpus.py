@@ -489,6 +489,22 @@ class Models(GpuCase):
             self.assertEqual(self.model_bytes(server, "many"), held)
         self.assertEqual(self.counts()["bytes_in_use"], 0)
 
+    def test_the_activations_of_all_batches_that_may_run_count(self):
+        images = [image for body in held_out()[0][:16] for image in json.loads(body)["instances"]][:16]
+        with self.serve("--gpus=all", "--gpu_slots=1", f"--model_config_file={self.config(m='')}") as server:
+            server.predict("m", images)
+            held = int(self.model_bytes(server, "m"))
+            block = int(self.metrics(server)['slipway_gpu_memory_bytes{gpu="0",use="activations"}'])
+        fields = f"gpu_memory_bytes: {held + block + block // 2}"
+        config = self.config(one=f"{fields} gpu_instances: 1", two=f"{fields} gpu_instances: 2", all=fields)
+        ran = {}
+        with self.serve("--gpus=all", f"--model_config_file={config}") as server:
+            for model in ("one", "two", "all"):
+                before = self.metrics(server)['slipway_gpu_regions_total{gpu="0"}']
+                server.predict(model, images)
+                ran[model] = self.metrics(server)['slipway_gpu_regions_total{gpu="0"}'] - before
+        self.assertEqual(ran, {"one": 1, "two": 0, "all": 0})
+
     def test_a_model_has_a_precision_of_its_own(self):
         folder = os.path.dirname(binary())
         program = os.path.join(folder, "tests", "slipway_accelerated")

@@ -448,16 +448,60 @@ static void a_session_keeps_to_its_bytes(void **state)
     rt_tensor_clear(&in);
 }
 
+/* Returns the least limit with which a session runs y = 2 * p on the accelerator. */
+static size_t least_limit(struct fixture *x, int max_runs)
+{
+    struct rt_tensor in = vector(3, 1);
+    size_t low = 0, high = 1 << 20; /* the least limit is above `low` and at most `high` */
+    while (high - low > 1) {
+        const size_t limit = low + (high - low) / 2;
+        struct rt_session_options options = {.registry = x->ops, .compiles_inline = true};
+        const int64_t before = test_device_counts(x->device).runs;
+        options.accelerators = rt_one_accelerator(x->device);
+        options.accelerators.limit = limit;
+        options.accelerators.max_runs = max_runs;
+        x->s = gs_open(gd_span(&x->g), &options);
+        assert_true(first_of(x, gs_call(x->s, "p:0", "y:0"), &in) == 2);
+        *(test_device_counts(x->device).runs > before ? &high : &low) = limit;
+        rt_session_free(x->s);
+        x->s = NULL;
+    }
+    rt_tensor_clear(&in);
+    return high;
+}
+
+/* The limit counts the activations of each run that may be on the accelerator at a time. */
+static void a_limit_counts_the_activations_of_all_streams(void **state)
+{
+    struct fixture *x = *state;
+    const size_t constant = 3 * sizeof(float);
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "c", "Const", "", "dtype=float value=float<3>:2,2,2");
+    node(x, "y", "Mul", "p c", "T=float");
+    const size_t activations = least_limit(x, 1) - constant;
+    assert_true(activations >= constant);
+    assert_true(x->device->n_streams > 1);
+    assert_int_equal(least_limit(x, 0), constant + activations * (size_t)x->device->n_streams);
+    assert_int_equal(least_limit(x, 100), constant + activations * (size_t)x->device->n_streams);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        T(a_device_string_assigns_a_node),        T(a_loop_copies_only_its_condition),
-        T(a_loop_runs_without_its_accelerator),   T(a_constant_is_uploaded_once),
-        T(views_of_a_regions_value_are_right),    T(an_error_in_a_region_names_the_node),
-        T(a_run_without_memory_is_refused),       T(many_runs_share_the_streams),
-        T(a_run_that_waits_for_a_stream_ends),    T(a_session_may_have_several_accelerators),
-        T(what_runs_on_the_cpu_is_compiled_once), T(a_session_keeps_to_its_bytes),
+        T(a_device_string_assigns_a_node),
+        T(a_loop_copies_only_its_condition),
+        T(a_loop_runs_without_its_accelerator),
+        T(a_constant_is_uploaded_once),
+        T(views_of_a_regions_value_are_right),
+        T(an_error_in_a_region_names_the_node),
+        T(a_run_without_memory_is_refused),
+        T(many_runs_share_the_streams),
+        T(a_run_that_waits_for_a_stream_ends),
+        T(a_session_may_have_several_accelerators),
+        T(what_runs_on_the_cpu_is_compiled_once),
+        T(a_session_keeps_to_its_bytes),
+        T(a_limit_counts_the_activations_of_all_streams),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
