@@ -167,12 +167,27 @@ static struct accelerated count_accelerated(const struct plan_report *t)
     return a;
 }
 
+/* Returns the accelerator of the plan, or NULL if the plan is for the CPU. */
+static const struct rt_device *device_of(const struct plan_report *t)
+{
+    const struct rt_session_accelerators *all = rt_model_accelerators(t->run->model);
+    return all->n ? all->device[0] : NULL;
+}
+
+/* Returns the precision of the products of the plan's device. */
+static const char *precision_of(const struct plan_report *t)
+{
+    if (device_of(t))
+        return t->run->tuning.full_precision ? "float32" : "tf32";
+    return t->run->tuning.bf16 ? "bf16" : "float32";
+}
+
 static void print_accelerated(const struct plan_report *t, int steps)
 {
     const struct accelerated a = count_accelerated(t);
     rt_print(stdout, "  %d of %d step%s on the GPU, with %.1f %% of the FLOP; GPU precision %s\n",
              a.steps, steps, plural(steps), a.all_flops > 0 ? 100 * a.flops / a.all_flops : 0,
-             t->run->tuning.full_precision ? "float32" : "tf32");
+             precision_of(t));
 }
 
 static void print_text(const struct plan_report *t)
@@ -238,16 +253,29 @@ static json_t *json_node(const struct rt_described_node *d)
         "flops", d->flops);
 }
 
+static json_t *json_device(const struct plan_report *t)
+{
+    const struct rt_device *d = device_of(t);
+    char name[32] = "CPU";
+    if (d)
+        snprintf(name, sizeof name, "%s:%d", d->type, d->index);
+    return json_pack("{s:s, s:s?, s:s?}", "name", name, "model", d ? d->model : NULL, "uuid",
+                     d ? d->uuid : NULL);
+}
+
 static enum rt_status print_json(const struct plan_report *t, struct rt_error *err)
 {
+    const struct accelerated a = count_accelerated(t);
     json_t *nodes = json_array();
     for (int i = 0; i < t->plan.n_nodes; i++)
         json_array_append_new(nodes, json_node(&t->plan.node[i]));
-    json_t *o = json_pack("{s:s, s:s, s:i, s:I, s:I, s:I, s:o}", "dir", t->run->dir, "signature",
-                          t->run->s->def->name, "segments", t->plan.n_segments, "activation_bytes",
-                          (json_int_t)t->plan.activation_bytes, "constant_bytes",
-                          (json_int_t)t->plan.constant_bytes, "packed_bytes",
-                          (json_int_t)t->stats.packed_bytes, "nodes", nodes);
+    json_t *o = json_pack(
+        "{s:s, s:s, s:o, s:s, s:i, s:i, s:f, s:f, s:i, s:I, s:I, s:I, s:o}", "dir", t->run->dir,
+        "signature", t->run->s->def->name, "device", json_device(t), "precision", precision_of(t),
+        "steps", count(t).steps, "gpu_steps", a.steps, "flops", a.all_flops, "gpu_flops", a.flops,
+        "segments", t->plan.n_segments, "activation_bytes", (json_int_t)t->plan.activation_bytes,
+        "constant_bytes", (json_int_t)t->plan.constant_bytes, "packed_bytes",
+        (json_int_t)t->stats.packed_bytes, "nodes", nodes);
     if (!o)
         return rt_fail_memory(err, "the plan as JSON", 0);
     json_dumpf(o, stdout, JSON_INDENT(1) | JSON_ENSURE_ASCII);

@@ -388,6 +388,20 @@ class Commands(GpuCase):
         code, out, _ = self.slipway("inspect", f"{MODELS}/half_plus_two", "--plan", "--json")
         self.assertFalse([node for node in json.loads(out)["nodes"] if node["on_gpu"] or node["why_on_cpu"]])
 
+    def test_a_plan_as_json_names_device_and_precision(self):
+        gpu = {"name": "GPU:0", "model": "Fake GPU", "uuid": f"GPU-{UUID}"}
+        cpu = {"name": "CPU", "model": None, "uuid": None}
+        for flags, device, precision in ((("--device=gpu",), gpu, "tf32"),
+                                         (("--device=gpu", "--gpu_precision=float32"), gpu, "float32"),
+                                         ((), cpu, "float32")):
+            code, out, _ = self.slipway("inspect", f"{MODELS}/digits", "--plan", "--json", *flags)
+            self.assertEqual(code, 0)
+            plan = json.loads(out)
+            self.assertEqual((plan["device"], plan["precision"]), (device, precision))
+            self.assertEqual((plan["steps"], plan["gpu_steps"]), (7, 7 if device is gpu else 0))
+            self.assertEqual(plan["gpu_flops"], plan["flops"] if device is gpu else 0)
+            self.assertGreater(plan["flops"], 1000)
+
     def test_a_model_is_run_compared_and_profiled_on_a_gpu(self):
         code, out, _ = self.slipway("run", f"{MODELS}/digits", "--compare", "--device=gpu", "--json")
         self.assertEqual(code, 0)
