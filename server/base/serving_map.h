@@ -37,6 +37,7 @@ struct srv_gpu_use {
     bool full_precision;  /* rt_tuning.full_precision */
     int64_t memory_bytes; /* maximum number of bytes on each GPU, or 0 */
     int instances;        /* maximum number of batches that run on each GPU at a time, or 0 */
+    bool is_named;        /* whether the model's configuration names the GPUs */
 };
 
 /* Number of handles to a version that one I/O loop holds. Only the I/O loop's thread accesses it.

@@ -262,6 +262,8 @@ static void set_policy(const struct srv_version *v, uint32_t groups, struct srv_
     srv_batching_policy(v->batching, policy);
     if (groups != 1) {
         set_gpu_sizes(policy);
+        /* As in Triton, the count of an instance group is per GPU. */
+        policy->max_running = 0;
         policy->max_group_running = v->gpu.instances;
     }
 }

@@ -53,7 +53,6 @@ static const struct rule rules[] = {
     {BATCHING, "preserve_ordering", NULL},
     {QUEUE, "allow_timeout_override", NULL},
     {GROUP, "rate_limiter", NULL},
-    {GROUP, "gpus", NULL},
     {GROUP, "secondary_devices", NULL},
     {GROUP, "profile", NULL},
     {GROUP, "passive", NULL},
@@ -247,12 +246,18 @@ static enum rt_status check_warmup(const struct srv_triton *t, struct rt_error *
 static enum rt_status read_instances(struct srv_triton *t, struct rt_error *err)
 {
     const Inference__ModelConfig *m = t->message;
-    size_t n_cpu = 0;
+    size_t n_cpu = 0, n_gpus = 0;
 
     for (size_t i = 0; i < m->n_instance_group; i++) {
         const Inference__ModelInstanceGroup *g = m->instance_group[i];
         if (g->count < 0)
             return srv_triton_fail(t, GROUP, "count", i, err, "%d is negative", g->count);
+        const bool has_no_gpus = g->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU ||
+                                 g->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_MODEL;
+        if (has_no_gpus && g->n_gpus)
+            return srv_triton_fail(t, GROUP, "gpus", n_gpus, err,
+                                   "only groups of KIND_GPU or KIND_AUTO have GPUs");
+        n_gpus += g->n_gpus != 0;
         if (!g->passive)
             t->n_instances += g->count;
         n_cpu += g->kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU;

@@ -76,6 +76,19 @@ enum rt_status srv_triton_fail(const struct srv_triton *t, const void *type, con
 void srv_triton_policy(const struct srv_triton *t, struct srv_model_config *m);
 /* Replaces the parameters in *b that the configuration sets. */
 void srv_triton_batching(const struct srv_triton *t, struct srv_batching *b);
+/* What instance_group says about the GPUs of a server. Passive groups do not count. */
+struct srv_triton_gpus {
+    bool is_set;       /* whether the other members apply; without groups they do not */
+    bool needs_gpu;    /* whether a group is of KIND_GPU or names GPUs */
+    bool has_cpu;      /* whether a group is of KIND_CPU */
+    bool is_uneven;    /* whether some GPUs have fewer instances than `instances` */
+    uint32_t allowed;  /* bit k is set if there are instances on GPU k */
+    int64_t instances; /* maximum number of instances on a GPU, or 0 for no limit */
+};
+/* Reads instance_group for a server with n_gpus GPUs, at most RT_MAX_ACCELERATORS. Fails if a group
+ * names another GPU and n_gpus is not 0. */
+enum rt_status srv_triton_gpus(const struct srv_triton *t, int n_gpus, struct srv_triton_gpus *out,
+                               struct rt_error *err);
 /* Returns the number of the type in the enum DataType of model_config.proto, or 0 if the enum has
  * no such type. Sets *name to the type's name there without "TYPE_". */
 int srv_triton_type(enum rt_dtype dtype, const char **name);

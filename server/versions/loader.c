@@ -328,9 +328,13 @@ static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load,
                                     int64_t weight_bytes)
 {
     struct rt_session_accelerators gpus = {0};
-    if (!load->triton || !load->triton->on_cpu)
-        srv_model_gpus_choose(l->server, load->model, &load->gpu, weight_bytes, &gpus);
-    const enum rt_status st = load_on(l, load, need, &gpus);
+    load->gpu = load->gpu_config;
+    enum rt_status st =
+        srv_model_gpus_add_triton(l->server, load->model, load->triton, &load->gpu, &load->err);
+    if (st)
+        return st;
+    srv_model_gpus_choose(l->server, load->model, &load->gpu, weight_bytes, &gpus);
+    st = load_on(l, load, need, &gpus);
     srv_model_gpus_end_load(l->server, &gpus, weight_bytes);
     return st;
 }

@@ -79,9 +79,9 @@ struct srv_load {
     void *owner;
     const char *model; /* must outlive the load */
     int64_t version;
-    char *dir;           /* path of the version's directory, allocated by malloc */
-    enum srv_maybe bf16; /* whether the model's own configuration selects bf16 */
-    struct srv_gpu_use gpu;
+    char *dir;                     /* path of the version's directory, allocated by malloc */
+    enum srv_maybe bf16;           /* whether the model's own configuration selects bf16 */
+    struct srv_gpu_use gpu_config; /* what the server's configuration says about GPUs */
     struct srv_fingerprint before; /* fingerprint of the directory when it was found stable */
     /* ---- set by the loader ---- */
     /* set by the manager to end the load early with RT_CANCELLED */
@@ -114,6 +114,7 @@ struct srv_load {
     struct rt_account *account;
     /* The model's config.pbtxt, or NULL (server/triton/triton.h). Freed with `account`. */
     struct srv_triton *triton;
+    struct srv_gpu_use gpu;              /* `gpu_config` with what config.pbtxt adds */
     const struct srv_batching *batching; /* as in srv_version */
     int64_t ns;
 };

@@ -38,7 +38,7 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
     load->before = e->seen;
     load->queued.rounds = &model->load_rounds;
     load->bf16 = model->config ? model->config->bf16 : SRV_UNSAID;
-    load->gpu = srv_model_gpus_use(m->server, model->config);
+    load->gpu_config = srv_model_gpus_use(m->server, model->config);
     srv_mgr_set_state(m, e, SRV_LOADING, RT_OK, NULL);
     if (e->n_failures)
         RT_LOG(RT_LOG_INFO, "Retrying of Loading servable: {name: %s version: %lld} retry: %d",

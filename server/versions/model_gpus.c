@@ -7,6 +7,7 @@
 #include "runtime/base/thread.h"
 #include "runtime/core/device/device_list.h"
 #include "runtime/core/device/device_memory.h"
+#include "server/triton/triton.h"
 
 /* ---- the configuration ---- */
 
@@ -113,11 +114,49 @@ struct srv_gpu_use srv_model_gpus_use(const struct srv_server *s, const struct s
         use.allowed = 0;
     if (!m)
         return use;
+    use.is_named = m->gpu.gpus != NULL;
     use.memory_bytes = m->gpu.memory_bytes;
     use.instances = m->gpu.instances;
     if (m->gpu.full_precision != SRV_UNSAID)
         use.full_precision = m->gpu.full_precision == SRV_YES;
     return use;
+}
+
+enum rt_status srv_model_gpus_add_triton(const struct srv_server *s, const char *model,
+                                         const struct srv_triton *t, struct srv_gpu_use *use,
+                                         struct rt_error *err)
+{
+    struct srv_triton_gpus gpus = {0};
+    const int64_t slots = s->options.gpu_slots;
+    const enum rt_status st = t ? srv_triton_gpus(t, s->gpus.n, &gpus, err) : RT_OK;
+    if (st || !gpus.is_set)
+        return st;
+    if (!use->is_named)
+        use->allowed = gpus.allowed;
+    if (gpus.needs_gpu && !s->gpus.n)
+        RT_LOG(RT_LOG_WARNING,
+               "model %s: instance_group asks for GPUs, but the server uses no GPU (--gpus)",
+               model);
+    if (!use->allowed)
+        return RT_OK;
+    if (gpus.has_cpu)
+        RT_LOG(RT_LOG_WARNING,
+               "model %s: its groups of KIND_CPU have no effect, because the model uses GPUs",
+               model);
+    if (use->instances)
+        return RT_OK;
+    if (gpus.is_uneven)
+        RT_LOG(
+            RT_LOG_WARNING,
+            "model %s: instance_group has different counts for its GPUs; the largest one is used "
+            "for all",
+            model);
+    if (gpus.instances > slots)
+        RT_LOG(RT_LOG_WARNING,
+               "model %s: instance_group has %lld instances on a GPU, but --gpu_slots is %lld",
+               model, (long long)gpus.instances, (long long)slots);
+    use->instances = (int)(gpus.instances < slots ? gpus.instances : slots);
+    return RT_OK;
 }
 
 /* ---- loads ---- */

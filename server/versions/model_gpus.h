@@ -18,6 +18,12 @@ enum rt_status srv_model_gpus_check(const struct srv_server *s, const struct srv
 /* Returns what a version may use of the GPUs. `m` has passed srv_model_gpus_check, or is NULL for a
  * model without a configuration. */
 struct srv_gpu_use srv_model_gpus_use(const struct srv_server *s, const struct srv_model_config *m);
+/* Changes *use to what the instance groups of a model's config.pbtxt say, unless the model's
+ * configuration says something else. `t` may be NULL. Fails if a group names a GPU that the server
+ * does not use, unless the server uses no GPU at all. Logs what the groups say in vain. */
+enum rt_status srv_model_gpus_add_triton(const struct srv_server *s, const char *model,
+                                         const struct srv_triton *t, struct srv_gpu_use *use,
+                                         struct rt_error *err);
 /*
  * Chooses the GPUs for a version whose weights have `bytes` bytes: all that it may use, that have
  * not failed, and that have so much memory left. Reserves this memory until srv_model_gpus_end_load

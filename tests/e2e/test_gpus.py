@@ -519,6 +519,35 @@ class Models(GpuCase):
                 ran[model] = self.metrics(server)['slipway_gpu_regions_total{gpu="0"}'] - before
         self.assertEqual(ran, {"one": 1, "two": 0, "all": 0})
 
+    def test_instance_groups_of_triton_choose_gpus_and_batches(self):
+        groups = {"second": "instance_group { kind: KIND_GPU count: 1 gpus: [1] }",
+                  "cpu": "instance_group { kind: KIND_CPU count: 1 }",
+                  "many": "instance_group { kind: KIND_GPU count: 5 gpus: 0 } instance_group { kind: KIND_CPU }",
+                  "wrong": "instance_group { kind: KIND_GPU gpus: [0, 2] }"}
+        for model, group in groups.items():
+            self.put(f"models/{model}/1/model.savedmodel", "digits/1")
+            self.write(f"models/{model}/config.pbtxt", group)
+        with self.serve("--gpus=all", f"--models={self.path('models')}", DEVICES=2) as server:
+            want = self.digits_of(server, "cpu")
+            for model, names in (("cpu", ()), ("second", ("1",)), ("many", ("0",))):
+                before = self.metrics(server)
+                self.check(want, self.digits_of(server, model))
+                now = self.metrics(server)
+                ran = tuple(g for g in "01" if now[f'slipway_gpu_regions_total{{gpu="{g}"}}'] >
+                            before[f'slipway_gpu_regions_total{{gpu="{g}"}}'])
+                self.assertEqual(ran, names, model)
+            self.assertIn("model many: instance_group has 5 instances on a GPU, but --gpu_slots is 2", server.log())
+            self.assertIn("model many: its groups of KIND_CPU have no effect", server.log())
+            wait_for(lambda: server.states("wrong").get(1, ("",))[0] == "END", "the refusal")
+            self.assertIn("config.pbtxt:1:33: gpus: the server uses no GPU 2; it uses 2 GPUs", server.states("wrong")[1][1])
+        # The configuration's own settings win.
+        config = self.write("config", f"""model_config_list {{ config {{ name: "second" model_platform: "tensorflow"
+            base_path: "{self.path('models/second')}" gpus: "0" }} }}""")
+        with self.serve("--gpus=all", f"--model_config_file={config}", DEVICES=2) as server:
+            self.check(want, self.digits_of(server, "second"))
+            self.assertGreater(self.model_bytes(server, "second", 0), 0)
+            self.assertEqual(self.model_bytes(server, "second", 1), 0)
+
     def test_a_model_has_a_precision_of_its_own(self):
         folder = os.path.dirname(binary())
         program = os.path.join(folder, "tests", "slipway_accelerated")

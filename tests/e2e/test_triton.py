@@ -264,10 +264,11 @@ class Refusals(Repository):
         wait_for(lambda: self.available("m") == [3], "the next version")
         told = [line for line in self.server.log().splitlines() if "have no effect here" in line]
         self.assertEqual(len(told), 1, told)
-        for words in ("model m: ", "config.pbtxt", "optimization (line 2)", "gpus (line 4)", "rate_limiter (line 4)",
+        for words in ("model m: ", "config.pbtxt", "optimization (line 2)", "rate_limiter (line 4)",
                       "response_cache (line 5)", "metric_tags (line 6)", 'parameters "TF_NUM_INTRA_THREADS" (line 7)',
                       "model_metrics (line 8)"):
             self.assertIn(words, told[0])
+        self.assertIn("model m: instance_group asks for GPUs, but the server uses no GPU", self.server.log())
 
 
 class Settings(Repository):

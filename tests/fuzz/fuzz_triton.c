@@ -34,6 +34,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     static struct srv_core_policy policy;
     struct srv_model_config m = {.name = "m", .policy = SRV_POLICY_LATEST, .n_latest = 1};
     struct srv_triton *t = NULL;
+    struct srv_triton_gpus gpus;
     struct rt_error err = {0};
 
     parse_labels(data, size);
@@ -55,5 +56,7 @@ void fuzz_one(const uint8_t *data, size_t size)
         if (policy.preferred[i] < 1 || policy.preferred[i] > policy.max_rows ||
             (i && policy.preferred[i] < policy.preferred[i - 1]))
             __builtin_trap();
+    if (!srv_triton_gpus(t, 3, &gpus, &err) && (gpus.allowed > 7 || gpus.instances < 0))
+        __builtin_trap();
     srv_triton_free(t);
 }

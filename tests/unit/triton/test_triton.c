@@ -104,6 +104,60 @@ static void dynamic_batching_merges_the_model_s_signature_alone(void **state)
     assert_true(b.limits_rows);
 }
 
+static struct srv_triton_gpus gpus_of(const char *text, int n_gpus)
+{
+    struct srv_triton_gpus gpus;
+    parse(text);
+    assert_ok(srv_triton_gpus(t, n_gpus, &gpus, &err), &err);
+    return gpus;
+}
+
+static void instance_groups_choose_gpus(void **state)
+{
+    (void)state;
+    assert_false(gpus_of("", 4).is_set);
+    struct srv_triton_gpus g =
+        gpus_of("instance_group { kind: KIND_GPU count: 2 gpus: [ 0, 2 ] }", 4);
+    assert_true(g.is_set && g.needs_gpu && !g.has_cpu && !g.is_uneven);
+    assert_int_equal(g.allowed, 1 << 0 | 1 << 2);
+    assert_int_equal(g.instances, 2); /* on each GPU */
+    /* The counts of groups are added, those of passive groups are not. */
+    g = gpus_of("instance_group { count: 1 gpus: 1 } instance_group { count: 2 gpus: [ 1, 3 ] }"
+                "instance_group { count: 9 gpus: 0 passive: true }"
+                "instance_group { count: 9 kind: KIND_CPU }",
+                4);
+    assert_true(g.is_set && g.needs_gpu && g.has_cpu && g.is_uneven);
+    assert_int_equal(g.allowed, 1 << 1 | 1 << 3);
+    assert_int_equal(g.instances, 3);
+    /* A group without GPUs uses all, and one without a count sets no limit. */
+    g = gpus_of("instance_group { kind: KIND_GPU }", 3);
+    assert_true(g.needs_gpu && !g.is_uneven);
+    assert_int_equal(g.allowed, 7);
+    assert_int_equal(g.instances, 0);
+    g = gpus_of("instance_group { count: 2 }", 2);
+    assert_true(g.is_set && !g.needs_gpu);
+    assert_int_equal(g.instances, 2);
+    g = gpus_of("instance_group { kind: KIND_CPU count: 2 }", 2);
+    assert_true(g.is_set && g.has_cpu);
+    assert_int_equal(g.allowed, 0);
+    /* Without GPUs, the CPU serves the model. */
+    g = gpus_of("instance_group { kind: KIND_GPU gpus: 5 }", 0);
+    assert_true(g.is_set && g.needs_gpu);
+    assert_int_equal(g.allowed, 0);
+    parse("instance_group { gpus: 0 }\ninstance_group { gpus: [ 1, 2 ] }");
+    assert_int_equal(srv_triton_gpus(t, 2, &g, &err), RT_INVALID_ARGUMENT);
+    assert_string_equal(rt_error_text(&err), "dir/config.pbtxt:2:18: gpus: the server uses no GPU "
+                                             "2; it uses 2 GPUs, numbered from 0");
+    err = (struct rt_error){0};
+    parse("instance_group { gpus: -1 }");
+    assert_int_equal(srv_triton_gpus(t, 2, &g, &err), RT_INVALID_ARGUMENT);
+    srv_triton_free(t);
+    t = NULL;
+    err = (struct rt_error){0};
+    refuse("instance_group { kind: KIND_CPU gpus: 0 }",
+           "dir/config.pbtxt:1:33: gpus: only groups of KIND_GPU or KIND_AUTO have GPUs");
+}
+
 static void the_queue_and_the_instances_have_limits(void **state)
 {
     (void)state;
@@ -251,6 +305,7 @@ int main(void)
             max_batch_size_limits_requests_and_keeps_how_they_are_merged, setup, teardown),
         cmocka_unit_test_setup_teardown(dynamic_batching_merges_the_model_s_signature_alone, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(instance_groups_choose_gpus, setup, teardown),
         cmocka_unit_test_setup_teardown(the_queue_and_the_instances_have_limits, setup, teardown),
         cmocka_unit_test_setup_teardown(the_version_policy_replaces_that_of_the_model, setup,
                                         teardown),
