@@ -39,8 +39,9 @@ LONGEST = ("test_gpus.py", "test_grpc_stall.py", "test_bad_trees.py", "test_life
 # ThreadSanitizer does not run these files. The servers get their requests one at a time, and other files test the same
 # threads.
 NOT_IN_TSAN = ("test_bad_trees.py", "test_clients.py", "test_config_files.py", "test_descriptions.py",
-               "test_documents.py", "test_examples.py", "test_gpus.py", "test_haproxy.py", "test_images.py",
-               "test_names_with_nul.py", "test_rest_reference.py", "test_run_verbs.py", "test_sequences.py")
+               "test_documents.py", "test_examples.py", "test_gpu_models.py", "test_gpus.py", "test_haproxy.py",
+               "test_images.py", "test_names_with_nul.py", "test_rest_reference.py", "test_run_verbs.py",
+               "test_sequences.py")
 # End-to-end tests of models, which run both with and without the tests' accelerator.
 ACCELERATED_FILES = ("test_batching.py", "test_models.py", "test_warmup.py")
 # Files that test the outputs of the runtime. They run twice: once with specialisation and once node by node. All other

@@ -20,11 +20,14 @@ import argparse
 import concurrent.futures
 import ctypes
 import json
+import math
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -42,6 +45,7 @@ BATCHES = (1, 8, 32, 128)
 # limit on the difference between an output on the GPU and on the CPU, relative to the output's largest magnitude
 BOUND = {"tf32": 2e-2, "float32": 1e-3}
 PRECISIONS = tuple(BOUND)
+WEIGHTS = 2  # version of the weights that fill_weights makes; a change makes those of earlier versions again
 COMPILED = ("resnet50", "efficientnetb0", "bert")  # models that PyTorch also compiles, which takes up to a minute each
 NOT_RUN = 77  # Exit status if the build has no code for GPUs. It is automake's status for a skipped test.
 
@@ -84,17 +88,17 @@ class Visit:
         self.passed += 1
         return known[name]
 
-    def run(self, *command, **environment):
+    def run(self, *command, input=None, **environment):
         """Runs a command and returns its standard output. Raises Failure if the command fails."""
-        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False,
+        done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, input=input,
                               env={**self.environment, **environment})
         if done.returncode:
             lines = (done.stdout + done.stderr).strip().splitlines()
             raise Failure(f"exit status {done.returncode}: " + "\n".join(lines[-12:]))
         return done.stdout
 
-    def slipway(self, *arguments):
-        return self.run(BUILD / "slipway", *arguments)
+    def slipway(self, *arguments, input=None):
+        return self.run(BUILD / "slipway", *arguments, input=input)
 
 
 # ---- self ----
@@ -146,12 +150,13 @@ def replay(visit, driver):
 def model_folder(name):
     """Returns the folder of a model's version. The first call for a model makes its weights."""
     folder = BUILD / "gpu-models" / name / "1"
-    if not (folder / "ready").exists():
+    ready = folder / f"ready-{WEIGHTS}"
+    if not ready.exists():
         shutil.rmtree(folder.parent, ignore_errors=True)
         with tarfile.open(GRAPHS / f"{name}.tar.xz") as archive:
             archive.extractall(folder.parent.parent)
         subprocess.run([BUILD / "tests" / "fill_weights", folder], check=True)
-        (folder / "ready").touch()
+        ready.touch()
     return folder
 
 
@@ -171,6 +176,51 @@ def compare(visit, folder, precision):
     return worst
 
 
+def random_inputs(signature, rows):
+    """Returns random inputs of a signature of `slipway inspect --json`, as a body of a REST request."""
+    source = random.Random(1)
+
+    def fill(shape, one):
+        return [fill(shape[1:], one) for _ in range(shape[0])] if shape else one()
+
+    inputs = {}
+    for name, tensor in signature["inputs"].items():
+        one = (lambda: 1) if "mask" in name else source.random if tensor["dtype"] == "DT_FLOAT" else (
+            lambda: source.randrange(1000))
+        inputs[name] = fill([rows if n < 0 else n for n in tensor["shape"]], one)
+    return json.dumps({"inputs": inputs})
+
+
+def describe_outputs(slipway, folder, rows=2):
+    """Runs a model on the CPU on random inputs. Returns for each output the entropy of its rows relative to that of equal
+    probabilities, or None if the rows are no probabilities, the standard deviation of its elements, and the largest
+    difference between its rows, both relative to its largest magnitude. slipway(*arguments, input=text) runs a command
+    and returns its output."""
+    signature = json.loads(slipway("inspect", folder, "--json"))["signatures"]["serving_default"]
+    answer = json.loads(slipway("run", folder, "--inputs", "-", input=random_inputs(signature, rows)))["outputs"]
+    described = {}
+    for name, values in (answer if isinstance(answer, dict) else {"": answer}).items():
+        every = sum(values, [])
+        largest = max(map(abs, every))
+        entropies = None
+        if len(values[0]) > 1 and min(every) >= 0 and all(abs(sum(row) - 1) < 1e-3 for row in values):
+            entropies = [-sum(p * math.log(p) for p in row if p) / math.log(len(row)) for row in values]
+        change = max(abs(a - b) for row in values[1:] for a, b in zip(values[0], row))
+        described[name] = {"entropies": entropies, "deviation": statistics.pstdev(every) / largest,
+                           "change": change / largest}
+    return described
+
+
+def check_outputs(slipway, folder):
+    """Checks that the model's outputs say something about its computations: they depend on the inputs, they differ from
+    each other, and probabilities are neither 0 or 1 nor all equal. Returns what describe_outputs returns."""
+    described = describe_outputs(slipway, folder)
+    for name, output in described.items():
+        if not all(0.2 < e < 0.995 for e in output["entropies"] or ()) or output["deviation"] < 1e-2 or output["change"] < 1e-5:
+            raise Failure(f"output {name} of {folder} says little: {output}")
+    return described
+
+
 def measure(visit, folder, *flags):
     """Returns the median time of a run in milliseconds for each batch size."""
     times = {}
@@ -183,6 +233,7 @@ def measure(visit, folder, *flags):
 def test_models(visit):
     for name in model_names(visit):
         folder = model_folder(name)
+        visit.step("models", f"{name} outputs", lambda f=folder: check_outputs(visit.slipway, f))
         for precision in PRECISIONS:
             visit.step("models", f"{name} {precision}", lambda f=folder, p=precision: compare(visit, f, p))
         if visit.is_fake:
