@@ -26,6 +26,9 @@ struct srv_core_worker {
     const struct srv_core_worker *sooner;
 };
 
+/* Returns the expected time at which the device of the group will have done its running batches, or
+ * `now` if it should have done them already. */
+int64_t srv_core_free_at(const struct srv_core *c, int group, int64_t now);
 /* Returns whether the device of group a, of whose workers busy_a are busy, will be free before that
  * of group b. Among devices that are free at the same time, this is the one whose latest batch
  * began first, so that idle devices take turns. */

@@ -416,6 +416,7 @@ static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core
     l->running++;
     l->group_running[out->group]++;
     c->group_running[out->group]++;
+    c->group_cost_ns[out->group] = later(c->group_cost_ns[out->group], out->charged_ns);
     l->small_running += out->is_short;
     c->running++;
     l->alone_running = b->alone;
@@ -503,8 +504,10 @@ static bool next(struct srv_core *c, int64_t now, const struct srv_core_worker *
         take(c, best, now, w->n_free, out, expired);
         if (out->n_jobs) {
             out->group = w->group;
+            out->begun_ns = now;
+            if (!c->group_running[w->group])
+                c->group_begun_ns[w->group] = now;
             begin(c, best, out);
-            c->free_at_ns[w->group] = later(max64(c->free_at_ns[w->group], now), out->charged_ns);
             note_recent(c, w->group, best->model_queue, now);
             return true;
         }
@@ -518,9 +521,14 @@ bool srv_core_next(struct srv_core *c, int64_t now, const struct srv_core_worker
     return may_start(c) && next(c, now, worker, ALL, out, expired);
 }
 
+int64_t srv_core_free_at(const struct srv_core *c, int group, int64_t now)
+{
+    return max64(later(c->group_begun_ns[group], c->group_cost_ns[group]), now);
+}
+
 bool srv_core_is_sooner(const struct srv_core *c, int a, int busy_a, int b, int busy_b, int64_t now)
 {
-    const int64_t at_a = max64(c->free_at_ns[a], now), at_b = max64(c->free_at_ns[b], now);
+    const int64_t at_a = srv_core_free_at(c, a, now), at_b = srv_core_free_at(c, b, now);
     const int64_t begun_a = c->recent[a][0].ns, begun_b = c->recent[b][0].ns;
     if (at_a != at_b)
         return at_a < at_b;
@@ -595,8 +603,13 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
     b->running--;
     l->running--;
     l->group_running[batch->group]--;
+    /* The device now begins the next batch. Only the costs of running batches are expected ones, so
+     * errors of the cost model do not add up. */
+    c->group_begun_ns[batch->group] =
+        max64(c->group_begun_ns[batch->group], later(batch->begun_ns, run_ns));
+    c->group_cost_ns[batch->group] -= batch->charged_ns;
     if (--c->group_running[batch->group] == 0)
-        c->free_at_ns[batch->group] = 0;
+        c->group_begun_ns[batch->group] = c->group_cost_ns[batch->group] = 0;
     l->small_running -= batch->is_short;
     l->long_running -= batch->is_long;
     c->running--;

@@ -149,10 +149,10 @@ struct srv_core {
     size_t n_bytes;
     /* for each group, the two model queues whose batches began last, latest first */
     struct srv_core_recent recent[SRV_CORE_GROUPS][2];
-    /* for each group, the number of running batches, and the expected time at which its device will
-     * have done them */
+    /* for each group, the number of running batches, the sum of their expected costs, and the time
+     * at which its device began the first of them */
     int group_running[SRV_CORE_GROUPS];
-    int64_t free_at_ns[SRV_CORE_GROUPS];
+    int64_t group_cost_ns[SRV_CORE_GROUPS], group_begun_ns[SRV_CORE_GROUPS];
     bool hurries; /* whether no more jobs will arrive in any model queue */
 };
 
@@ -191,7 +191,8 @@ struct srv_core_batch {
     /* Expected cost of the run in nanoseconds. The model queue is charged for it until
      * srv_core_done charges the measured cost. */
     int64_t charged_ns;
-    int group; /* group of the worker that runs the batch */
+    int64_t begun_ns; /* time at which the batch was taken */
+    int group;        /* group of the worker that runs the batch */
     bool is_short;
     bool is_long;
 };

@@ -116,12 +116,42 @@ static void a_batch_is_left_to_the_group_that_is_free_first(void **state)
     assert_int_equal(b.bucket - w.bucket, 2);
     srv_cost_learn(&w.bucket[0].cost, 1, 50);
     assert_true(srv_core_next(&w.core, 10, &first, &b, &expired));
-    assert_int_equal(w.core.free_at_ns[1], 60);
+    assert_int_equal(srv_core_free_at(&w.core, 1, 10), 60);
     /* Group 1 runs as many batches of the model queue as it may. */
     assert_true(srv_core_next(&w.core, 10, &second, &b, &expired));
     srv_core_done(&w.core, &b, 1, true);
     assert_int_equal(w.core.group_running[1], 1);
-    assert_int_equal(w.core.free_at_ns[1], 60);
+    assert_int_equal(srv_core_free_at(&w.core, 1, 10), 60);
+}
+
+/* While a device is never idle, the expected time at which it is free stays right although all runs
+ * take a tenth or ten times of what the cost model expects. */
+static void wrong_costs_do_not_add_up(void **state)
+{
+    (void)state;
+    struct srv_core_job *expired = NULL;
+    for (int k = 0; k < 2; k++) {
+        const int64_t expected = k ? 10 : 1000, real = 100;
+        struct srv_core_batch b[2];
+        struct world w;
+        int64_t now = 1;
+        begin(&w, usual());
+        w.policy.max_rows = 1;
+        srv_cost_learn(&w.bucket[0].cost, 1, expected);
+        for (int i = 0; i < 100; i++, now += real) {
+            w.n = i % 2; /* the job of the batch before the last one is free */
+            put(&w, 0, 1, RT_NEVER, now);
+            assert_true(srv_core_next(&w.core, now, worker(1, 1), &b[i % 2], &expired));
+            /* The batches overlap, so that the device always has one. */
+            if (i)
+                srv_core_done(&w.core, &b[(i + 1) % 2], real, false);
+            assert_in_range(srv_core_free_at(&w.core, 1, now), now, now + 2 * expected);
+            if (!k)
+                assert_true(srv_core_free_at(&w.core, 1, now) > now);
+        }
+        srv_core_done(&w.core, &b[99 % 2], real, false);
+        assert_int_equal(srv_core_free_at(&w.core, 1, now), now);
+    }
 }
 
 /* Runs one batch on the group, out of groups 1 and 2 without busy workers, that is free first. */
@@ -160,6 +190,7 @@ int main(void)
         cmocka_unit_test(a_long_batch_leaves_the_last_worker_to_others),
         cmocka_unit_test(the_batches_of_a_model_queue_are_limited_on_each_group),
         cmocka_unit_test(a_batch_is_left_to_the_group_that_is_free_first),
+        cmocka_unit_test(wrong_costs_do_not_add_up),
         cmocka_unit_test(idle_groups_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
