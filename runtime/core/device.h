@@ -71,6 +71,7 @@ struct rt_device {
     int index;
     const char *model, *uuid; /* product name and unique identifier, for people; may be NULL */
     int n_streams;            /* between 1 and RT_MAX_STREAMS */
+    int64_t total_bytes;      /* size of the accelerator's memory, or 0 if it is not known */
     void *state;              /* data of the module that defines the accelerator */
     /* Returns memory of the accelerator, aligned to 64 bytes, or NULL if there is not enough. */
     void *(*alloc)(struct rt_device *d, size_t bytes);

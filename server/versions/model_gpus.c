@@ -62,14 +62,12 @@ static enum rt_status read_list(const struct srv_server *s, const struct srv_mod
     return RT_OK;
 }
 
-/* Returns how many bytes of the GPU's memory the server may use. */
+/* Returns how many bytes of the GPU's memory the server may use. Does not ask the driver, which may
+ * wait for the GPU, because a reload is checked on the manager's thread. */
 static int64_t usable_bytes(struct rt_device *d)
 {
-    struct rt_device_sensors sensors = {-1, -1, -1, -1};
     const int64_t limit = rt_device_counts(d).limit;
-    if (d->sense && !atomic_load(&d->has_failed))
-        d->sense(d, &sensors);
-    return sensors.total_bytes >= 0 && sensors.total_bytes < limit ? sensors.total_bytes : limit;
+    return d->total_bytes && d->total_bytes < limit ? d->total_bytes : limit;
 }
 
 static enum rt_status check_model(const struct srv_server *s, const struct srv_model_config *m,

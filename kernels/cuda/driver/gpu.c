@@ -172,11 +172,20 @@ static enum rt_status load_code(struct cuda_gpu *g, struct rt_error *err)
     return RT_OK;
 }
 
+static enum rt_status find_size(struct cuda_gpu *g, struct rt_error *err)
+{
+    size_t free_bytes, total;
+    const int result = g->driver->MemGetInfo(&free_bytes, &total);
+    if (result)
+        return cuda_fail(g->driver, result, "cuMemGetInfo", err);
+    g->device.total_bytes = (int64_t)total;
+    return RT_OK;
+}
+
 enum rt_status cuda_gpu_open(struct cuda_gpu **out, const struct cuda_driver *driver, int ordinal,
                              int index, const struct rt_accelerator_options *options,
                              struct rt_error *err)
 {
-    size_t free_bytes, total = 0;
     *out = NULL;
     if (!kc_image((enum kc_module)0))
         return rt_fail(err, RT_FAILED_PRECONDITION,
@@ -206,11 +215,10 @@ enum rt_status cuda_gpu_open(struct cuda_gpu **out, const struct cuda_driver *dr
         st = load_code(g, err);
     if (!st)
         st = cuda_streams_begin(g, err);
-    if (!st && options->memory_fraction > 0) {
-        const int result = driver->MemGetInfo(&free_bytes, &total);
-        st = result ? cuda_fail(driver, result, "cuMemGetInfo", err) : RT_OK;
-    }
-    if (!st && !rt_device_begin(&g->device, (size_t)((double)total * options->memory_fraction)))
+    if (!st)
+        st = find_size(g, err);
+    const double size = (double)g->device.total_bytes;
+    if (!st && !rt_device_begin(&g->device, (size_t)(size * options->memory_fraction)))
         st = rt_fail_memory(err, "a GPU", 0);
     if (st)
         cuda_gpu_close(g);
