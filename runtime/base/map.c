@@ -144,7 +144,11 @@ bool rt_map_put(struct rt_map *m, const char *key, void *value)
 
 bool rt_map_remove(struct rt_map *m, const char *key)
 {
-    size_t n = strlen(key);
+    return rt_map_removen(m, key, strlen(key));
+}
+
+bool rt_map_removen(struct rt_map *m, const char *key, size_t n)
+{
     struct rt_map_entry *e = find(m, key, n, map_hash(key, n));
     if (!e)
         return false;

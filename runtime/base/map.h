@@ -39,5 +39,6 @@ void *rt_map_getn(const struct rt_map *m, const char *key, size_t n);
 bool rt_map_put(struct rt_map *m, const char *key, void *value);
 bool rt_map_putn(struct rt_map *m, const char *key, size_t n, void *value);
 bool rt_map_remove(struct rt_map *m, const char *key);
+bool rt_map_removen(struct rt_map *m, const char *key, size_t n);
 
 #endif

@@ -153,6 +153,21 @@ static enum rt_status bring_in(struct building *b, int v)
     return RT_OK;
 }
 
+static enum rt_status share(struct building *b, struct value *x, void **address)
+{
+    struct work *w = b->w;
+    struct rt_region *r = b->r;
+    if (!sp_grow(&r->shared, r->n_shared, sizeof *r->shared))
+        return sp_no_memory(w);
+    struct rt_upload **u = &r->shared[r->n_shared];
+    const enum rt_status st = rt_upload_ref(w->plan->session, w->device, &x->tensor, u, w->err);
+    if (!st) {
+        *address = rt_upload_address(*u);
+        r->n_shared++;
+    }
+    return st;
+}
+
 /* Sets *address to the constant's address in the accelerator's memory. A constant without a buffer,
  * or one computed for this specialisation, is uploaded for this region alone. */
 static enum rt_status upload(struct building *b, struct value *x, void **address)
@@ -160,7 +175,7 @@ static enum rt_status upload(struct building *b, struct value *x, void **address
     struct work *w = b->w;
     const bool is_evaluated = x->made >= 0 && w->role[x->made - w->begin] == EVALUATED;
     if (!is_evaluated && x->tensor.buf)
-        return rt_upload_find(w->plan->session, w->device, &x->tensor, address, w->err);
+        return share(b, x, address);
     if (!sp_grow(&b->r->upload, b->r->n_uploads, sizeof *b->r->upload))
         return sp_no_memory(w);
     struct rt_device_memory *own = &b->r->upload[b->r->n_uploads];
@@ -302,5 +317,6 @@ size_t sp_region_bytes(const struct rt_region *r)
 {
     return sizeof *r + (size_t)r->n_kernels * (sizeof *r->kernel + sizeof(struct rt_region_step)) +
            (size_t)r->n_args * (2 * sizeof *r->arg + 1) +
-           (size_t)(r->n_in + r->n_out) * sizeof(struct rt_crossing);
+           (size_t)(r->n_in + r->n_out) * sizeof(struct rt_crossing) +
+           (size_t)r->n_shared * sizeof *r->shared;
 }

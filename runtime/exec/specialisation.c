@@ -35,12 +35,15 @@ void rt_region_clear(struct rt_region *r, struct rt_session *s, struct rt_device
         rt_prepared_free(r->kernel[k].prepared);
     for (int k = 0; k < r->n_uploads; k++)
         rt_constant_free(s, d, &r->upload[k]);
+    for (int k = 0; k < r->n_shared; k++)
+        rt_upload_unref(s, r->shared[k]);
     free(r->kernel);
     free(r->arg);
     free(r->arg_kind);
     free(r->in);
     free(r->out);
     free(r->upload);
+    free(r->shared);
 }
 
 void rt_specialisation_unref(struct rt_specialisation *l)

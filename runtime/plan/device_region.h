@@ -20,6 +20,7 @@ struct rt_extent;
 struct rt_prepared;
 struct rt_session;
 struct rt_specialisation;
+struct rt_upload;
 
 struct rt_region_kernel {
     int node;
@@ -64,6 +65,8 @@ struct rt_region {
     struct rt_crossing *in, *out;
     int n_uploads; /* number of constants in `upload`; these belong to this region alone */
     struct rt_device_memory *upload;
+    int n_shared; /* number of references to uploads in `shared` (select/upload.h) */
+    struct rt_upload **shared;
     struct rt_bound_region bound[RT_MAX_STREAMS];
 };
 

@@ -5,6 +5,7 @@
  * prepared kernel is made for one run and freed. Readers traverse the list of cached kernels
  * without a lock, because entries are only added, at the front, and live as long as the plan.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,38 @@ struct rt_prepared_cache *rt_prepared_cache_new(struct rt_arena *arena)
     return c;
 }
 
+static void pack_free(struct rt_session *s, struct rt_pack *k)
+{
+    if (k->device)
+        rt_constant_free(s, k->device, &k->memory);
+    else
+        free(k->data);
+    free(k->key);
+    free(k);
+}
+
+/* Drops the reference of the session's map to the buffer whose address is in the key. */
+static void unref_buffer(const char *key)
+{
+    struct rt_buffer *b;
+    memcpy(&b, key, sizeof b);
+    rt_buffer_unref(b);
+}
+
+/* Drops a reference to a pack of an accelerator. */
+static void pack_unref(struct rt_session *s, struct rt_pack *k)
+{
+    rt_mutex_lock(&s->mu);
+    const bool is_last = --k->refs == 0;
+    if (is_last)
+        rt_map_removen(&s->packs, k->key, k->key_bytes);
+    rt_mutex_unlock(&s->mu);
+    if (!is_last)
+        return;
+    unref_buffer(k->key);
+    pack_free(s, k);
+}
+
 void rt_prepared_reset(struct rt_prepared *p)
 {
     if (p->release)
@@ -56,6 +89,11 @@ void rt_prepared_reset(struct rt_prepared *p)
         p->bytes -= b->n;
         free(b);
     }
+    for (int k = 0; k < p->n_packs; k++)
+        pack_unref(p->session, p->pack[k]);
+    free(p->pack);
+    p->pack = NULL;
+    p->n_packs = 0;
     p->blocks = NULL;
     p->release = NULL;
     p->state = NULL;
@@ -146,15 +184,6 @@ static char *pack_key(const struct rt_tensor *src, const struct rt_device *devic
     return key;
 }
 
-static void pack_free(struct rt_session *s, struct rt_pack *k)
-{
-    if (k && k->device)
-        rt_constant_free(s, k->device, &k->memory);
-    else if (k)
-        free(k->data);
-    free(k);
-}
-
 /* Moves the bytes of a pack from the host to the accelerator. */
 static enum rt_status move_to(struct rt_session *s, struct rt_device *d, struct rt_pack *k,
                               struct rt_error *err)
@@ -197,14 +226,28 @@ static enum rt_status pack_new(struct rt_prep *p, const struct rt_tensor *src, c
     return st;
 }
 
-/* Adds a pack to the session, which becomes the owner of the pack. If another thread has already
- * added an equal pack, frees *k and sets *k to the pack of the session. */
-static enum rt_status keep_pack(struct rt_session *s, const char *key, size_t key_len,
+/* Returns the session's pack with this key, or NULL if there is none. Counts a new reference to a
+ * pack of an accelerator. */
+static struct rt_pack *find_pack(struct rt_session *s, const char *key, size_t key_len)
+    RT_REQUIRES(s->mu)
+{
+    struct rt_pack *k = rt_map_getn(&s->packs, key, key_len);
+    if (k && k->device)
+        k->refs++;
+    return k;
+}
+
+/* Adds a pack to the session's map, and takes over `key`. If another thread has already added an
+ * equal pack, frees *k and sets *k to the pack of the session. */
+static enum rt_status keep_pack(struct rt_session *s, char *key, size_t key_len,
                                 struct rt_buffer *of, struct rt_pack **k, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
+    (*k)->key = key;
+    (*k)->key_bytes = key_len;
+    (*k)->refs = 1;
     rt_mutex_lock(&s->mu);
-    struct rt_pack *other = rt_map_getn(&s->packs, key, key_len);
+    struct rt_pack *other = find_pack(s, key, key_len);
     if (!other && !rt_map_putn(&s->packs, key, key_len, *k))
         st = rt_fail_memory(err, "a packed weight", key_len);
     if (!st && !other) {
@@ -218,6 +261,20 @@ static enum rt_status keep_pack(struct rt_session *s, const char *key, size_t ke
         *k = other;
     }
     return st;
+}
+
+/* Gives the prepared kernel a reference to a pack of an accelerator. Drops the reference if memory
+ * runs out. */
+static enum rt_status own_pack(struct rt_prepared *p, struct rt_pack *k, struct rt_error *err)
+{
+    struct rt_pack **all = realloc(p->pack, ((size_t)p->n_packs + 1) * sizeof *all);
+    if (!all) {
+        pack_unref(p->session, k);
+        return rt_fail_memory(err, "a packed weight", sizeof *all);
+    }
+    p->pack = all;
+    all[p->n_packs++] = k;
+    return RT_OK;
 }
 
 enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_t fmt_len,
@@ -238,15 +295,15 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
     if (!key)
         return rt_fail_memory(p->err, "a packed weight", key_len);
     rt_mutex_lock(&s->mu);
-    struct rt_pack *k = rt_map_getn(&s->packs, key, key_len);
+    struct rt_pack *k = find_pack(s, key, key_len);
     rt_mutex_unlock(&s->mu);
-    enum rt_status st = RT_OK;
-    if (!k) {
-        st = pack_new(p, src, fmt, bytes, fill, &k);
-        if (!st)
-            st = keep_pack(s, key, key_len, src->buf, &k, p->err);
-    }
-    free(key);
+    enum rt_status st = k ? RT_OK : pack_new(p, src, fmt, bytes, fill, &k);
+    if (!st && !k->key)
+        st = keep_pack(s, key, key_len, src->buf, &k, p->err);
+    else
+        free(key);
+    if (!st && k->device)
+        st = own_pack(p->self, k, p->err);
     if (!st) {
         *out = k;
         p->self->packed |= UINT64_C(1) << input;
@@ -258,10 +315,12 @@ enum rt_status rt_prep_pack(struct rt_prep *p, int input, const void *fmt, size_
 void rt_packs_clear(struct rt_session *s)
 {
     for (size_t i = 0; i < s->packs.n; i++) {
-        struct rt_buffer *b;
-        memcpy(&b, s->packs.entry[i].key, sizeof b);
-        rt_buffer_unref(b);
-        pack_free(s, s->packs.entry[i].value);
+        struct rt_pack *k = s->packs.entry[i].value;
+        if (!k)
+            continue;
+        assert(!k->device); /* all prepared kernels of the accelerators are freed */
+        unref_buffer(k->key);
+        pack_free(s, k);
     }
     rt_map_clear(&s->packs);
 }

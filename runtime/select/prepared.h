@@ -25,6 +25,12 @@ struct rt_pack {
     struct rt_device_memory memory; /* memory that holds the pack if `device` is set */
     size_t bytes;
     struct rt_pack *next; /* next pack in the list of a benchmark */
+    /* For a pack of an accelerator: the number of prepared kernels that use it, guarded by the
+     * session's mu, and its key in the session's map. The pack is freed with the last of them.
+     * Packs of the host stay until the session ends. */
+    int refs;
+    char *key;
+    size_t key_bytes;
 };
 /* Frees the packs of a session, and drops its references to the constants' buffers. Called when the
  * session ends. */
@@ -44,6 +50,8 @@ struct rt_prepared {
     struct pl_benchmark *benchmark;
     /* accelerator that runs the kernel, or NULL for the CPU; set before rt_prepared_choose */
     struct rt_device *device;
+    struct rt_pack **pack; /* references to packs of the accelerator */
+    int n_packs;
     size_t packed_bytes;
     int n_key;
     int64_t *key;

@@ -1,5 +1,6 @@
 #include "runtime/select/upload.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,76 +130,96 @@ void rt_constant_free(struct rt_session *s, struct rt_device *d, struct rt_devic
     rt_device_free(d, RT_DEVICE_WEIGHTS, m);
 }
 
-struct upload {
-    struct rt_device *device;
-    struct rt_device_memory memory;
-};
-
 /* The key of an upload. The address of a constant's data is 0 in the key if the constant is or was
  * lazy, so that loading the constant does not change the key. */
 struct upload_key {
-    struct rt_buffer *buf;
+    struct rt_buffer *buf; /* referenced, so that its address in the key stays valid */
     const void *data;
-    const struct rt_device *device;
+    struct rt_device *device;
 };
 
-/* Makes an upload. The caller frees it with free_upload. */
-static enum rt_status upload(struct rt_session *s, struct rt_device *d, const struct rt_tensor *t,
-                             struct upload **out, struct rt_error *err)
+struct rt_upload {
+    struct upload_key key;
+    struct rt_device_memory memory;
+    int refs; /* guarded by the session's mu */
+};
+
+void *rt_upload_address(const struct rt_upload *u)
 {
-    struct upload *u = calloc(1, sizeof *u);
-    const enum rt_status st =
-        u ? rt_upload_new(s, d, t, &u->memory, err) : rt_fail_memory(err, "a constant", sizeof *u);
+    return u->memory.address;
+}
+
+static void upload_free(struct rt_session *s, struct rt_upload *u)
+{
+    rt_constant_free(s, u->key.device, &u->memory);
+    rt_buffer_unref(u->key.buf);
+    free(u);
+}
+
+static enum rt_status upload_new(struct rt_session *s, const struct upload_key *key,
+                                 const struct rt_tensor *t, struct rt_upload **out,
+                                 struct rt_error *err)
+{
+    struct rt_upload *u = calloc(1, sizeof *u);
+    if (!u)
+        return rt_fail_memory(err, "a constant", sizeof *u);
+    const enum rt_status st = rt_upload_new(s, key->device, t, &u->memory, err);
     if (st) {
         free(u);
         return st;
     }
-    u->device = d;
+    u->key = *key;
+    u->refs = 1;
+    rt_buffer_ref(key->buf);
     *out = u;
     return RT_OK;
 }
 
-static void free_upload(struct rt_session *s, struct upload *u)
+/* Returns a new reference to the upload, or NULL if there is none. */
+static struct rt_upload *find_upload(struct rt_session *s, const struct upload_key *key)
+    RT_REQUIRES(s->mu)
 {
-    rt_constant_free(s, u->device, &u->memory);
-    free(u);
+    struct rt_upload *u = rt_map_getn(&s->uploads, (const char *)key, sizeof *key);
+    if (u)
+        u->refs++;
+    return u;
 }
 
-enum rt_status rt_upload_find(struct rt_session *s, struct rt_device *d, const struct rt_tensor *t,
-                              void **out, struct rt_error *err)
+enum rt_status rt_upload_ref(struct rt_session *s, struct rt_device *d, const struct rt_tensor *t,
+                             struct rt_upload **out, struct rt_error *err)
 {
     const struct upload_key key = {t->buf, t->buf->kind == RT_BUF_LAZY ? NULL : t->data, d};
+    struct rt_upload *own = NULL;
     rt_mutex_lock(&s->mu);
-    struct upload *found = rt_map_getn(&s->uploads, (const char *)&key, sizeof key);
+    *out = find_upload(s, &key);
     rt_mutex_unlock(&s->mu);
-    struct upload *own = NULL;
-    enum rt_status st = found ? RT_OK : upload(s, d, t, &own, err);
-    if (!st && own) {
-        rt_mutex_lock(&s->mu);
-        found = rt_map_getn(&s->uploads, (const char *)&key, sizeof key);
-        if (!found && rt_map_putn(&s->uploads, (const char *)&key, sizeof key, own)) {
-            rt_buffer_ref(t->buf); /* Keeps the buffer's address, which is in the key, valid. */
-            found = own;
-        }
-        rt_mutex_unlock(&s->mu);
-        if (found != own)
-            free_upload(s, own);
-        if (!found)
-            st = rt_fail_memory(err, "a constant on the accelerator", sizeof key);
-    }
-    if (!st)
-        *out = found->memory.address;
-    return st;
+    enum rt_status st = *out ? RT_OK : upload_new(s, &key, t, &own, err);
+    if (st || !own)
+        return st;
+    rt_mutex_lock(&s->mu);
+    *out = find_upload(s, &key); /* another thread may have made it meanwhile */
+    if (!*out && rt_map_putn(&s->uploads, (const char *)&key, sizeof key, own))
+        *out = own;
+    rt_mutex_unlock(&s->mu);
+    if (*out != own)
+        upload_free(s, own);
+    return *out ? RT_OK : rt_fail_memory(err, "a constant on the accelerator", sizeof key);
+}
+
+void rt_upload_unref(struct rt_session *s, struct rt_upload *u)
+{
+    rt_mutex_lock(&s->mu);
+    const bool is_last = --u->refs == 0;
+    if (is_last)
+        rt_map_removen(&s->uploads, (const char *)&u->key, sizeof u->key);
+    rt_mutex_unlock(&s->mu);
+    if (is_last)
+        upload_free(s, u);
 }
 
 void rt_uploads_clear(struct rt_session *s)
 {
-    for (size_t i = 0; i < s->uploads.n; i++) {
-        struct upload_key key;
-        memcpy(&key, s->uploads.entry[i].key, sizeof key);
-        rt_buffer_unref(key.buf);
-        free_upload(s, s->uploads.entry[i].value);
-    }
+    assert(!s->uploads.n_live);
     rt_map_clear(&s->uploads);
     for (int k = 0; k < s->options.accelerators.n; k++)
         rt_device_trim(s->options.accelerators.device[k]);

@@ -1,8 +1,9 @@
 /*
  * Constants in the memory of a session's accelerators. A constant is uploaded once per session and
- * accelerator; all plans share the upload.
+ * accelerator, and all plans share the upload. An upload is freed with the last region that uses
+ * it, so a region that is given up, for example for lack of memory, leaves nothing behind.
  *
- * Owner: the session. Threads: any.
+ * Owner: the regions, by reference counting. Threads: any.
  */
 #ifndef RT_UPLOAD_H
 #define RT_UPLOAD_H
@@ -13,11 +14,14 @@ struct rt_device;
 struct rt_device_memory;
 struct rt_session;
 
-/* Sets *out to the address of the constant's bytes in the memory of accelerator `d`, valid until
- * rt_uploads_clear. The constant must have a buffer, to which the session keeps a reference. A lazy
+struct rt_upload;
+/* Sets *out to a new reference to the upload of the constant to accelerator `d`, which is made if
+ * there is none. The constant must have a buffer, to which the upload keeps a reference. A lazy
  * constant is streamed and not loaded. */
-enum rt_status rt_upload_find(struct rt_session *s, struct rt_device *d, const struct rt_tensor *t,
-                              void **out, struct rt_error *err);
+enum rt_status rt_upload_ref(struct rt_session *s, struct rt_device *d, const struct rt_tensor *t,
+                             struct rt_upload **out, struct rt_error *err);
+void rt_upload_unref(struct rt_session *s, struct rt_upload *u);
+void *rt_upload_address(const struct rt_upload *u);
 /* Streams the bytes of a lazy constant to `to`. The constant must have a `stream` function. `to` is
  * in the memory of `device`, or on the host if `device` is NULL. The constant is not loaded. */
 enum rt_status rt_stream_constant(const struct rt_session *s, struct rt_device *device,
@@ -37,8 +41,8 @@ void rt_constant_free(struct rt_session *s, struct rt_device *d, struct rt_devic
  * because the accelerator's streams keep their blocks. */
 enum rt_status rt_activations_admit(struct rt_session *s, struct rt_device *d, size_t bytes,
                                     struct rt_error *err);
-/* Frees the uploads of a session and trims the accelerators' memory. Called when the session ends.
- */
+/* Frees the map of the uploads, to which no references are left, and trims the accelerators'
+ * memory. Called when the session ends. */
 void rt_uploads_clear(struct rt_session *s);
 
 #endif

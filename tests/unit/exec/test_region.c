@@ -9,6 +9,7 @@
 
 #include "kernels/kernels.h"
 #include "runtime/base/clock.h"
+#include "runtime/core/device/device_memory.h"
 #include "runtime/core/device/device_stream.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/graph_session.h"
@@ -485,6 +486,35 @@ static void a_limit_counts_the_activations_of_all_streams(void **state)
     assert_int_equal(least_limit(x, 100), constant + activations * (size_t)x->device->n_streams);
 }
 
+/* A region that is refused for lack of memory leaves no constants on the accelerator, and the last
+ * region that uses a constant frees it. */
+static void a_refused_region_leaves_no_constants(void **state)
+{
+    struct fixture *x = *state;
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "c", "Const", "", "dtype=float value=float<3>:2,2,2");
+    node(x, "y", "Mul", "p c", "T=float");
+    const size_t least = least_limit(x, 1);
+    for (size_t limit = least - 1; limit <= least; limit++) {
+        struct rt_tensor in = vector(3, 1);
+        struct rt_session_options options = {.registry = x->ops, .compiles_inline = true};
+        struct rt_session_stats stats;
+        options.accelerators = rt_one_accelerator(x->device);
+        options.accelerators.limit = limit;
+        options.accelerators.max_runs = 1;
+        x->s = gs_open(gd_span(&x->g), &options);
+        assert_true(first_of(x, gs_call(x->s, "p:0", "y:0"), &in) == 2);
+        const int64_t left = limit < least ? 0 : 3 * sizeof(float);
+        rt_session_stats(x->s, &stats);
+        assert_int_equal(stats.accelerator_bytes[0], left);
+        assert_int_equal(rt_device_counts(x->device).used[RT_DEVICE_WEIGHTS], left);
+        rt_session_free(x->s);
+        x->s = NULL;
+        rt_tensor_clear(&in);
+        assert_int_equal(rt_device_counts(x->device).used[RT_DEVICE_WEIGHTS], 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -502,6 +532,7 @@ int main(void)
         T(what_runs_on_the_cpu_is_compiled_once),
         T(a_session_keeps_to_its_bytes),
         T(a_limit_counts_the_activations_of_all_streams),
+        T(a_refused_region_leaves_no_constants),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
