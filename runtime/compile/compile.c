@@ -26,15 +26,21 @@ int rt_session_compile(struct rt_session *s)
     struct rt_pending_compilation *w;
     int n = 0;
     struct rt_error err = {0};
+    enum rt_status st = RT_OK;
     while (!rt_session_check(s, &err) && (w = rt_pending_compilation_take(s))) {
         struct rt_specialisation *l;
         const bool is_made = rt_pending_compilation_is_made(s, w);
         n += !is_made;
-        if (!is_made && rt_specialisation_new(w->plan, w->begin, w->live, w->n_live, w->accelerator,
-                                              &l, &err) == RT_OK)
-            adopt(s, l);
-        else if (!is_made)
-            rt_pending_compilation_refuse(s, w); /* Runs in tier 0 report the error. */
+        if (!is_made) {
+            st = rt_specialisation_new(w->plan, w->begin, w->live, w->n_live, w->accelerator, &l,
+                                       &err);
+            if (!st)
+                adopt(s, l);
+            else if (rt_pending_compilation_waits(s, w, st))
+                continue;
+            else
+                rt_pending_compilation_refuse(s, w); /* Runs in tier 0 report the error. */
+        }
         rt_pending_compilation_free(w);
     }
     rt_restore_subnormals(before);

@@ -343,6 +343,20 @@ static enum rt_status check_device_memory(const struct work *w)
     return rt_activations_admit(w->plan->session, w->device, w->l->device_bytes, w->err);
 }
 
+/* Checks that the constants of a session that waits for the accelerator's memory have room there,
+ * so that no attempt takes the last memory from the sessions that use the accelerator. */
+static enum rt_status check_room(const struct work *w)
+{
+    struct rt_session *s = w->plan->session;
+    const struct rt_session_accelerators *all = &s->options.accelerators;
+    if (!w->device || !(all->waits >> w->accelerator & 1) ||
+        atomic_load(&s->accelerator_bytes[w->accelerator]) ||
+        rt_device_left(w->device) >= all->constant_bytes)
+        return RT_OK;
+    return rt_fail(w->err, RT_RESOURCE_EXHAUSTED, "%s:%d has no room for the session's constants",
+                   w->device->type, w->device->index);
+}
+
 static enum rt_status make(struct work *w, const struct rt_live *live, int n_live)
 {
     const struct rt_plan *p = w->plan;
@@ -432,7 +446,9 @@ enum rt_status rt_specialisation_new(struct rt_plan *p, int begin, const struct 
     if (w.value && w.role && w.prepared && w.step_of && w.info && w.l) {
         for (int i = 0; i <= n; i++)
             w.step_of[i] = -1;
-        st = make(&w, live, n_live);
+        st = check_room(&w);
+        if (!st)
+            st = make(&w, live, n_live);
     } else
         st = sp_no_memory(&w);
     for (int i = 0; w.prepared && i < n; i++)

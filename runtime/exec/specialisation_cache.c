@@ -488,9 +488,53 @@ struct rt_pending_compilation *rt_pending_compilation_take(struct rt_session *s)
         s->n_pending--;
         if (!w->next)
             s->pending_end = &s->pending;
+        w->next = NULL;
+        w->memory_freed = s->memory_freed;
     }
     rt_mutex_unlock(&s->spec_mu);
     return w;
+}
+
+bool rt_pending_compilation_waits(struct rt_session *s, struct rt_pending_compilation *w,
+                                  enum rt_status st)
+{
+    if (st != RT_RESOURCE_EXHAUSTED || !(s->options.accelerators.waits >> w->accelerator & 1))
+        return false;
+    rt_mutex_lock(&s->spec_mu);
+    const bool waits = s->n_waiting < MAX_PENDING;
+    if (waits && w->memory_freed != s->memory_freed) {
+        enqueue(s, w); /* Memory has been freed meanwhile. */
+        s->n_pending++;
+    } else if (waits) {
+        w->next = s->waiting;
+        s->waiting = w;
+        s->n_waiting++;
+    }
+    rt_mutex_unlock(&s->spec_mu);
+    return waits;
+}
+
+/* Puts the waiting compilations back into the queue. */
+static void end_waits(struct rt_session *s)
+{
+    rt_mutex_lock(&s->spec_mu);
+    s->memory_freed++;
+    for (struct rt_pending_compilation *w; (w = s->waiting);) {
+        s->waiting = w->next;
+        w->next = NULL;
+        enqueue(s, w);
+        s->n_pending++;
+    }
+    s->n_waiting = 0;
+    rt_mutex_unlock(&s->spec_mu);
+}
+
+void rt_session_memory_freed(struct rt_session *s)
+{
+    if (!s->options.accelerators.waits)
+        return;
+    end_waits(s);
+    wake_compiler(s);
 }
 
 void rt_pending_compilation_free(struct rt_pending_compilation *w)
@@ -595,6 +639,7 @@ void rt_segments_free(struct rt_plan *p)
 
 void rt_pending_compilations_free(struct rt_session *s)
 {
+    end_waits(s);
     for (struct rt_pending_compilation *w; (w = rt_pending_compilation_take(s));)
         rt_pending_compilation_free(w);
 }

@@ -179,7 +179,8 @@ struct rt_pending_compilation {
     struct rt_plan_box *box;
     struct rt_plan *plan;
     uint64_t hash;
-    int accelerator; /* index of the session's accelerator that is to run the regions */
+    int accelerator;  /* index of the session's accelerator that is to run the regions */
+    int memory_freed; /* rt_session.memory_freed when the compilation began */
     int begin, n_live;
     struct rt_live live[];
 };
@@ -192,6 +193,10 @@ void rt_pending_compilations_free(struct rt_session *s); /* empties the queue */
 bool rt_pending_compilation_is_made(struct rt_session *s, const struct rt_pending_compilation *w);
 /* Later requests for a compilation with the shapes of `w` will be ignored. */
 void rt_pending_compilation_refuse(struct rt_session *s, const struct rt_pending_compilation *w);
+/* If the compilation has failed with `st` because its accelerator, for whose memory the session
+ * waits, has no memory, keeps `w` until rt_session_memory_freed is called, and returns true. */
+bool rt_pending_compilation_waits(struct rt_session *s, struct rt_pending_compilation *w,
+                                  enum rt_status st);
 /* Makes the specialisation available to runs, unless an equal one is published already or the cache
  * is full. Takes over the caller's reference. */
 void rt_specialisation_publish(struct rt_session *s, struct rt_specialisation *l);

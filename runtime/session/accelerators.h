@@ -17,6 +17,11 @@ struct rt_session_accelerators {
      * activations of the runs that may be on it at a time, or 0 for no limit. Shapes that need more
      * run on the CPU. */
     size_t limit;
+    /* Bit k is set if accelerator k had too little memory for the session's constants when it was
+     * chosen, because it still holds another session that is about to end. Until it has room for
+     * constant_bytes bytes, the CPU runs the session's nodes. */
+    uint32_t waits;
+    int64_t constant_bytes;
     /* maximum number of runs on each accelerator at a time, or 0 for the number of its streams */
     int max_runs;
     /* Whether all nodes that the accelerators can run are assigned to them. Otherwise, only nodes

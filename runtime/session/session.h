@@ -171,6 +171,8 @@ int rt_session_compile(struct rt_session *s);
  * `cancelled` replaces options.cancelled. `cancelled` may be NULL in the first call, and must be
  * NULL in the second. */
 void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *cancelled);
+/* Repeats the compilations that wait for memory of an accelerator. Called when some was freed. */
+void rt_session_memory_freed(struct rt_session *s);
 /* Returns whether the plan, or at least its first segment, is compiled for some feeds with `rows`
  * rows. Does not compare the other dimensions. Never waits, so the result may be out of date. */
 bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);

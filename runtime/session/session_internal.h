@@ -71,6 +71,10 @@ struct rt_session {
     struct rt_pending_compilation *pending, **pending_end;
     /* number of compilations in the list `pending` or about to be added to it */
     int n_pending;
+    /* Compilations that wait for an accelerator's memory, their number, and the number of calls of
+     * rt_session_memory_freed. */
+    struct rt_pending_compilation *waiting;
+    int n_waiting, memory_freed;
     /* True between the two calls of rt_session_loading, and always if options.compiles_inline is
      * set. */
     bool is_loading;

@@ -333,7 +333,8 @@ static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load,
         srv_model_gpus_add_triton(l->server, load->model, load->triton, &load->gpu, &load->err);
     if (st)
         return st;
-    srv_model_gpus_choose(l->server, load->model, &load->gpu, weight_bytes, &gpus);
+    srv_model_gpus_choose(l->server, load->model, &load->gpu, weight_bytes, load->gpu_leaving,
+                          &gpus);
     st = load_on(l, load, need, &gpus);
     srv_model_gpus_end_load(l->server, &gpus, weight_bytes);
     return st;

@@ -110,6 +110,18 @@ void srv_mgr_free_version(struct srv_version *v)
     free(v);
 }
 
+/* Lets the versions that wait for the memory of a GPU move there. */
+static void use_freed_memory(struct srv_manager *m)
+{
+    for (int i = 0; i < m->n_models; i++)
+        for (int k = 0; k < m->models[i]->n_entries; k++) {
+            const struct srv_version *v = m->models[i]->entries[k]->live;
+            if (v && v->loaded && v->loaded->session &&
+                m->models[i]->entries[k]->state != SRV_UNLOADING)
+                rt_session_memory_freed(v->loaded->session);
+        }
+}
+
 /* Sets a version to END after an unload thread has freed its memory. */
 void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
 {
@@ -120,6 +132,7 @@ void srv_mgr_end_unload(struct srv_manager *m, struct srv_grace *g)
     srv_mgr_free_version(v);
     m->trim_pending = true;
     g->entry->live = NULL;
+    use_freed_memory(m);
     srv_mgr_set_state(m, g->entry, SRV_END, RT_OK, g->model->is_off ? "unloaded by request" : NULL);
     RT_LOG(RT_LOG_INFO, "Done unloading servable version {name: %s version: %lld}", g->model->name,
            (long long)g->entry->version);

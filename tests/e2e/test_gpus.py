@@ -49,9 +49,9 @@ class GpuCase(Case):
         lines = [line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")]
         return {name: float(value) for name, value in lines}
 
-    def model_bytes(self, server, model, gpu=0):
-        """Returns how many bytes of the GPU's memory the model's version 1 holds."""
-        return self.metrics(server).get(f'slipway_model_gpu_bytes{{model="{model}",version="1",gpu="{gpu}"}}', 0)
+    def model_bytes(self, server, model, gpu=0, version=1):
+        """Returns how many bytes of the GPU's memory the model's version holds."""
+        return self.metrics(server).get(f'slipway_model_gpu_bytes{{model="{model}",version="{version}",gpu="{gpu}"}}', 0)
 
     def refused(self, *words, **settings):
         """Checks that a server that requires a GPU exits with an error message that contains all of `words`."""
@@ -144,6 +144,31 @@ class Answers(GpuCase):
                     wait_for(lambda v=version: server.state("digits", v) == "AVAILABLE", "the swap")
                     for each in asked:
                         each.result()
+        self.assertEqual(self.counts()["bytes_in_use"], 0)
+
+    def test_a_new_version_moves_to_a_gpu_without_room_for_two(self):
+        self.put("digits/1", "digits/1")
+        image = json.loads(held_out()[0][0])["instances"]
+        flags = ("--gpus=all", "--gpu_slots=1", "--model_name=digits", f"--model_base_path={self.path('digits')}")
+        with self.serve(*flags) as server:
+            want = server.predict("digits", image)[0]
+            held = int(self.model_bytes(server, "digits"))
+            page = self.metrics(server)
+            total, free = (page[f'slipway_gpu_device_memory_bytes{{gpu="0",state="{s}"}}'] for s in ("total", "free"))
+        with self.serve(*flags, BYTES=int(total - free) + held // 2) as server:
+            def runs_on_the_gpu():
+                before = self.metrics(server)['slipway_gpu_regions_total{gpu="0"}']
+                for a, b in zip(want, server.predict("digits", image)[0]):
+                    self.assertAlmostEqual(a, b, delta=1e-5)
+                return self.metrics(server)['slipway_gpu_regions_total{gpu="0"}'] > before
+
+            self.assertTrue(runs_on_the_gpu())
+            self.put("digits/2", "digits/1")
+            shutil.rmtree(self.path("digits/1"))
+            wait_for(lambda: server.state("digits", 2) == "AVAILABLE" and server.state("digits", 1) in ("", "END"), "the swap")
+            self.assertIn("the processor runs the model until the version that it replaces has freed its memory", server.log())
+            wait_for(runs_on_the_gpu, lambda: "the move to the GPU: " + server.log())
+            wait_for(lambda: self.model_bytes(server, "digits", version=2) == held, "all sizes on the GPU")
         self.assertEqual(self.counts()["bytes_in_use"], 0)
 
     def test_an_index_out_of_range_is_told_as_by_the_cpu(self):

@@ -52,6 +52,20 @@ struct rt_device_counts rt_device_counts(struct rt_device *d)
     return counts;
 }
 
+int64_t rt_device_left(struct rt_device *d)
+{
+    struct rt_device_sensors sensors = {-1, -1, -1, -1};
+    const struct rt_device_counts c = rt_device_counts(d);
+    int64_t left = c.limit;
+    for (int k = 0; k < RT_DEVICE_USES; k++)
+        left -= c.used[k];
+    if (d->sense)
+        d->sense(d, &sensors);
+    return sensors.free_bytes >= 0 && sensors.free_bytes + c.cached < left
+               ? sensors.free_bytes + c.cached
+               : left;
+}
+
 bool rt_device_blocks_fit(struct rt_device *d, size_t bytes)
 {
     const struct rt_device_counts c = rt_device_counts(d);

@@ -44,6 +44,9 @@ struct rt_device_counts {
     int64_t limit; /* limit on the sum of the used and the cached bytes */
 };
 struct rt_device_counts rt_device_counts(struct rt_device *d);
+/* Returns how many bytes may still be allocated, by the limit and by what the driver says is free.
+ * Asks the driver, which may wait for the accelerator. */
+int64_t rt_device_left(struct rt_device *d);
 /* Returns whether the limit permits that each stream has a block of `bytes` bytes, beside the
  * weights that are in use now. */
 bool rt_device_blocks_fit(struct rt_device *d, size_t bytes);

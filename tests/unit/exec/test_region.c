@@ -515,6 +515,41 @@ static void a_refused_region_leaves_no_constants(void **state)
     }
 }
 
+/* Runs y = 2 * p once, and returns whether the accelerator ran it. */
+static bool runs_a_region(struct fixture *x, struct rt_tensor *in)
+{
+    const int64_t before = test_device_counts(x->device).runs;
+    assert_true(first_of(x, gs_call(x->s, "p:0", "y:0"), in) == 2);
+    return test_device_counts(x->device).runs > before;
+}
+
+static void a_session_waits_for_the_memory_of_another(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_session_options options = {.registry = x->ops, .compiles_inline = true};
+    struct rt_tensor in = vector(3, 1);
+    struct rt_device_memory other;
+    struct rt_error err = {0};
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "c", "Const", "", "dtype=float value=float<3>:2,2,2");
+    node(x, "y", "Mul", "p c", "T=float");
+    options.accelerators = rt_one_accelerator(x->device);
+    options.accelerators.waits = 1;
+    options.accelerators.constant_bytes = rt_device_left(x->device);
+    assert_ok(rt_device_alloc(x->device, RT_DEVICE_WEIGHTS, 64, "another", &other, &err), &err);
+    x->s = gs_open(gd_span(&x->g), &options);
+    assert_false(runs_a_region(x, &in));
+    rt_session_memory_freed(x->s); /* by a session that was too small */
+    assert_int_equal(rt_session_compile(x->s), 1);
+    assert_false(runs_a_region(x, &in));
+    assert_int_equal(rt_device_counts(x->device).used[RT_DEVICE_WEIGHTS], 64);
+    rt_device_free(x->device, RT_DEVICE_WEIGHTS, &other);
+    rt_session_memory_freed(x->s);
+    assert_int_equal(rt_session_compile(x->s), 1);
+    assert_true(runs_a_region(x, &in));
+    rt_tensor_clear(&in);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -533,6 +568,7 @@ int main(void)
         T(a_session_keeps_to_its_bytes),
         T(a_limit_counts_the_activations_of_all_streams),
         T(a_refused_region_leaves_no_constants),
+        T(a_session_waits_for_the_memory_of_another),
 #undef T
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,8 @@ static void device_free(struct rt_device *d, void *p)
 static bool is_chosen(struct srv_server *s, int64_t bytes, struct rt_session_accelerators *out)
 {
     const struct srv_gpu_use use = {.allowed = 1};
-    srv_model_gpus_choose(s, "m", &use, bytes, out);
+    const int64_t leaving[RT_MAX_ACCELERATORS] = {0};
+    srv_model_gpus_choose(s, "m", &use, bytes, leaving, out);
     return out->n == 1;
 }
 
@@ -50,6 +51,41 @@ static void a_load_reserves_what_it_has_not_uploaded(void **state)
     srv_model_gpus_end_load(s, &second, 50);
     assert_true(is_chosen(s, 70, &other));
     srv_model_gpus_end_load(s, &other, 70);
+    rt_device_free(&d, RT_DEVICE_WEIGHTS, &weights);
+    rt_device_end(&d);
+    free(s);
+}
+
+/* A GPU is also chosen if it has room once the versions that the load replaces have left. */
+static void a_load_waits_for_what_it_replaces(void **state)
+{
+    (void)state;
+    const struct srv_gpu_use use = {.allowed = 1};
+    struct rt_session_accelerators out, other;
+    struct rt_device d = {
+        .type = "GPU", .n_streams = 1, .alloc = device_alloc, .free = device_free};
+    struct srv_server *s = calloc(1, sizeof *s);
+    struct rt_device_memory weights;
+    struct rt_error err = {0};
+    assert_non_null(s);
+    assert_true(rt_device_begin(&d, 100));
+    s->gpus.device[0] = &d;
+    s->gpus.n = 1;
+    assert_ok(rt_device_alloc(&d, RT_DEVICE_WEIGHTS, 60, "weights", &weights, &err), &err);
+    const int64_t leaving[RT_MAX_ACCELERATORS] = {60};
+    srv_model_gpus_choose(s, "m", &use, 101, leaving, &out);
+    assert_int_equal(out.n, 0);
+    srv_model_gpus_choose(s, "m", &use, 60, leaving, &out);
+    assert_int_equal(out.n, 1);
+    assert_int_equal(out.waits, 1);
+    assert_int_equal(out.constant_bytes, 60);
+    /* Nothing is reserved, and nothing is given back. */
+    assert_true(is_chosen(s, 40, &other));
+    srv_model_gpus_end_load(s, &other, 40);
+    srv_model_gpus_end_load(s, &out, 60);
+    assert_true(is_chosen(s, 40, &other));
+    assert_int_equal(other.waits, 0);
+    srv_model_gpus_end_load(s, &other, 40);
     rt_device_free(&d, RT_DEVICE_WEIGHTS, &weights);
     rt_device_end(&d);
     free(s);
@@ -91,6 +127,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_load_reserves_what_it_has_not_uploaded),
+        cmocka_unit_test(a_load_waits_for_what_it_replaces),
         cmocka_unit_test(a_configuration_is_checked_without_the_driver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
