@@ -29,10 +29,17 @@ struct sampler {
     struct kn_philox philox;
     /* Sample i of the current batch is element first + i * step of the output. */
     int64_t first, step, n;
+    int64_t i;          /* index of the sample that is drawn next */
+    int64_t n_rejected; /* number of attempts in a row that were rejected */
 };
 
-static enum rt_status fail_sampler(const struct sampler *s, const char *name)
+/* Counts an attempt. Fails if more than `most` attempts in a row were rejected. */
+static enum rt_status end_attempt(struct sampler *s, bool accepts, int64_t most, const char *name)
 {
+    s->i += accepts;
+    s->n_rejected = accepts ? 0 : s->n_rejected + 1;
+    if (s->n_rejected <= most)
+        return RT_OK;
     return rt_fail(s->r->err, RT_INTERNAL,
                    "TruncatedNormal %s rejection sampler failed to accept a sample.", name);
 }
@@ -109,24 +116,22 @@ MATHS(RT_F16, f)
     struct normal_##dt {                                                                           \
         KN_C(dt) mean, stddev, lo, hi;                                                             \
     };                                                                                             \
-    static void put_##dt(const struct sampler *s, const struct normal_##dt *d, int64_t i,          \
-                         KN_C(dt) v)                                                               \
+    static void put_##dt(const struct sampler *s, const struct normal_##dt *d, KN_C(dt) v)         \
     {                                                                                              \
         T *out = s->r->out[0].data;                                                                \
-        out[s->first + i * s->step] = KN_PUT(dt, KN_ROUND(dt, v * d->stddev) + d->mean);           \
+        out[s->first + s->i * s->step] = KN_PUT(dt, KN_ROUND(dt, v * d->stddev) + d->mean);        \
     }                                                                                              \
     static enum rt_status by_normal_##dt(struct sampler *s, const struct normal_##dt *d)           \
     {                                                                                              \
         KN_C(dt) v[GROUP_##dt];                                                                    \
-        for (int64_t i = 0, rejected = 0; i < s->n;) {                                             \
+        for (s->i = s->n_rejected = 0; s->i < s->n;) {                                             \
             normals_##dt(&s->philox, v);                                                           \
-            for (int k = 0; k < GROUP_##dt && i < s->n; k++) {                                     \
+            for (int k = 0; k < GROUP_##dt && s->i < s->n; k++) {                                  \
                 const bool accepts = v[k] >= d->lo && v[k] <= d->hi;                               \
                 if (accepts)                                                                       \
-                    put_##dt(s, d, i++, v[k]);                                                     \
-                rejected = accepts ? 0 : rejected + 1;                                             \
-                if (rejected > MAX_REJECTIONS)                                                     \
-                    return fail_sampler(s, "randn");                                               \
+                    put_##dt(s, d, v[k]);                                                          \
+                if (end_attempt(s, accepts, MAX_REJECTIONS, "randn"))                              \
+                    return s->r->err->code;                                                        \
             }                                                                                      \
             if (rt_run_spend(s->r, &s->r->left, SAMPLE_WORK))                                      \
                 return s->r->err->code;                                                            \
@@ -138,18 +143,17 @@ MATHS(RT_F16, f)
         KN_C(dt) v[GROUP_##dt], u[GROUP_##dt];                                                     \
         const KN_C(dt) range = KN_ROUND(dt, d->hi - d->lo);                                        \
         const KN_C(dt) most = d->lo < 0 ? 0 : KN_ROUND(dt, d->lo * d->lo);                         \
-        for (int64_t i = 0, rejected = 0; i < s->n;) {                                             \
+        for (s->i = s->n_rejected = 0; s->i < s->n;) {                                             \
             uniforms_##dt(&s->philox, v);                                                          \
             uniforms_##dt(&s->philox, u);                                                          \
-            for (int k = 0; k < GROUP_##dt && i < s->n; k++) {                                     \
+            for (int k = 0; k < GROUP_##dt && s->i < s->n; k++) {                                  \
                 const KN_C(dt) x = KN_ROUND(dt, KN_ROUND(dt, v[k] * range) + d->lo);               \
                 const KN_C(dt) g = KN_ROUND(dt, most - KN_ROUND(dt, x * x)) / 2;                   \
                 const bool accepts = u[k] <= power_##dt(KN_ROUND(dt, g));                          \
                 if (accepts)                                                                       \
-                    put_##dt(s, d, i++, x);                                                        \
-                rejected = accepts ? 0 : rejected + 1;                                             \
-                if (rejected >= MAX_REJECTIONS)                                                    \
-                    return fail_sampler(s, "uniform");                                             \
+                    put_##dt(s, d, x);                                                             \
+                if (end_attempt(s, accepts, MAX_REJECTIONS - 1, "uniform"))                        \
+                    return s->r->err->code;                                                        \
             }                                                                                      \
             if (rt_run_spend(s->r, &s->r->left, SAMPLE_WORK))                                      \
                 return s->r->err->code;                                                            \
@@ -161,19 +165,18 @@ MATHS(RT_F16, f)
         KN_C(dt) v[GROUP_##dt];                                                                    \
         const KN_C(dt) square = KN_ROUND(dt, KN_ROUND(dt, d->lo * d->lo) + 4);                     \
         const KN_C(dt) alpha = KN_ROUND(dt, KN_ROUND(dt, d->lo + root_##dt(square)) / 2);          \
-        for (int64_t i = 0, rejected = 0; i < s->n;) {                                             \
+        for (s->i = s->n_rejected = 0; s->i < s->n;) {                                             \
             uniforms_##dt(&s->philox, v);                                                          \
-            for (int k = 0; k < GROUP_##dt && i < s->n; k += 2) {                                  \
+            for (int k = 0; k < GROUP_##dt && s->i < s->n; k += 2) {                               \
                 const KN_C(dt) z =                                                                 \
                     KN_ROUND(dt, KN_ROUND(dt, -natural_##dt(v[k]) / alpha) + d->lo);               \
                 const KN_C(dt) x = KN_ROUND(dt, d->lo < alpha ? alpha - z : d->lo - alpha);        \
                 const KN_C(dt) g = KN_ROUND(dt, KN_ROUND(dt, -x * x) / 2);                         \
                 const bool accepts = v[k + 1] <= power_##dt(g) && z < d->hi;                       \
                 if (accepts)                                                                       \
-                    put_##dt(s, d, i++, z);                                                        \
-                rejected = accepts ? 0 : rejected + 1;                                             \
-                if (rejected >= MAX_REJECTIONS)                                                    \
-                    return fail_sampler(s, "exponential distribution");                            \
+                    put_##dt(s, d, z);                                                             \
+                if (end_attempt(s, accepts, MAX_REJECTIONS - 1, "exponential distribution"))       \
+                    return s->r->err->code;                                                        \
             }                                                                                      \
             if (rt_run_spend(s->r, &s->r->left, SAMPLE_WORK))                                      \
                 return s->r->err->code;                                                            \

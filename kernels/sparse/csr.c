@@ -398,17 +398,26 @@ static void put_dense(struct rt_run *r, const struct kn_csr *m, int64_t b, int64
                (const char *)kn_csr_values(m, b) + (size_t)i * size, size);
 }
 
-static enum rt_status to_dense_run(struct rt_run *r)
+/* Returns the input. If it does not have the type of the attribute, fails with the words that
+ * TensorFlow uses in this op, and returns NULL. */
+static const struct kn_csr *typed_input(struct rt_run *r, const char *wanted, const char *found)
 {
     const struct kn_csr *m = kn_csr_input(r, 0);
     const enum rt_dtype want = rt_attr_dtype(r->node, "type");
 
+    if (!m || m->dtype == want)
+        return m;
+    rt_fail(r->err, RT_INVALID_ARGUMENT, "%s a CSRSparseMatrix of type %s but saw %s: %s", wanted,
+            rt_dtype_name(want), found, rt_dtype_name(m->dtype));
+    return NULL;
+}
+
+static enum rt_status to_dense_run(struct rt_run *r)
+{
+    const struct kn_csr *m = typed_input(r, "Asked for", "dtype");
+
     if (!m)
         return r->err->code;
-    if (m->dtype != want)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Asked for a CSRSparseMatrix of type %s but saw dtype: %s",
-                       rt_dtype_name(want), rt_dtype_name(m->dtype));
     const struct rt_shape s = kn_csr_shape(m);
     if (!rt_out(r, 0, s.rank, s.dim))
         return r->err->code;
@@ -431,15 +440,10 @@ static void put_indices(struct rt_run *r, const struct kn_csr *m, int64_t b, int
 
 static enum rt_status to_sparse_run(struct rt_run *r)
 {
-    const struct kn_csr *m = kn_csr_input(r, 0);
-    const enum rt_dtype want = rt_attr_dtype(r->node, "type");
+    const struct kn_csr *m = typed_input(r, "Expected", "type");
 
     if (!m)
         return r->err->code;
-    if (m->dtype != want)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                       "Expected a CSRSparseMatrix of type %s but saw type: %s",
-                       rt_dtype_name(want), rt_dtype_name(m->dtype));
     const struct rt_shape s = kn_csr_shape(m);
     const int64_t rank = s.rank, dim[2] = {rt_tensor_count(&m->values), rank};
     int64_t *shape = rt_out(r, 0, 2, dim) ? rt_out(r, 2, 1, &rank) : NULL;
