@@ -11,6 +11,7 @@
 #include "runtime/files/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "server/base/log_limit.h"
 
 enum {
     MOST_PER_REQUEST = 512, /* maximum number of records in one request to the collector */
@@ -34,6 +35,7 @@ struct srv_exporter {
     struct rt_arena *arena;
     pthread_t thread;
     bool is_failing; /* whether the last request failed; used only by the thread */
+    struct srv_log_limit log_limit;
     struct rt_mutex mu;
     struct rt_cond wake, stopped;
     /* mu guards the members below. */
@@ -177,15 +179,20 @@ static enum rt_status send_body(struct srv_exporter *e, struct rt_span body, int
     }
 }
 
-/* Logs when requests to the collector begin to fail, and when they succeed again. */
+/* Logs when requests to the collector begin to fail, and when they succeed again. A collector may
+ * refuse every second request. */
 static void log_change(struct srv_exporter *e, enum rt_status st, const struct rt_error *err)
 {
-    if (!st && e->is_failing)
-        RT_LOG(RT_LOG_INFO, "traces are exported to %s again", e->url);
-    if (st && !e->is_failing)
+    const bool is_failing = st != RT_OK, changes = is_failing != e->is_failing;
+
+    e->is_failing = is_failing;
+    if (!changes || !srv_log_admits(&e->log_limit, "exports of traces"))
+        return;
+    if (is_failing)
         RT_LOG(RT_LOG_WARNING, "traces are not exported to %s: %s: %s", e->url, rt_status_name(st),
                rt_error_text(err));
-    e->is_failing = st != RT_OK;
+    else
+        RT_LOG(RT_LOG_INFO, "traces are exported to %s again", e->url);
 }
 
 static void export_records(struct srv_exporter *e, struct srv_trace_record *first)

@@ -2,7 +2,9 @@
 that are slow, dead or wrong."""
 import concurrent.futures
 import http.client
+import itertools
 import json
+import re
 import shutil
 import socket
 import ssl
@@ -428,6 +430,19 @@ class BadCollectors(ExportCase):
             wait_for(lambda: "traces are not exported to" in server.log(), "the warning", 60)
             self.assertEqual(server.stop(20), 0)
         self.assertEqual(server.log().count("traces are not exported to"), 1)
+
+    def test_a_collector_that_refuses_every_second_request(self):
+        """The exports begin and cease to fail with each request. At most 20 log lines per second say so."""
+        numbers = itertools.count()
+        collector = self.collector(lambda handler: handler.accept(status=(200, 400)[next(numbers) % 2]))
+        began = time.monotonic()
+        server = self.serve(f"--models={MODELS}", f"--otlp_endpoint={collector.url}", "--otlp_interval_seconds=0.001")
+        while len(collector.requests) < 300:
+            self.ok(server)
+        self.assertEqual(server.stop(), 0)
+        lines = re.findall("traces are (?:not )?exported to", server.log())
+        self.assertGreater(len(lines), 0)
+        self.assertLessEqual(len(lines), 20 * (time.monotonic() - began + 2))
 
     def test_a_collector_that_never_answers(self):
         release = threading.Event()
