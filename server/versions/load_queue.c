@@ -55,6 +55,7 @@ static void insert(struct srv_load_level *level, struct srv_queued_load *at,
 static void take_round(struct srv_load_level *level, struct srv_queued_load *load)
 {
     int64_t *latest = &load->rounds->round[load->level];
+    load->is_new = *latest <= level->round;
     *latest = load->round = (*latest > level->round ? *latest : level->round) + 1;
 }
 
@@ -113,16 +114,30 @@ void srv_load_queue_remove(struct srv_load_queue *q, struct srv_queued_load *loa
     load->next = load->previous = NULL;
 }
 
+/* Returns the load that begins next, or NULL if no load waits. Sets *is_newest to whether it begins
+ * out of its turn. */
+static struct srv_queued_load *next(const struct srv_load_level *level, bool *is_newest)
+{
+    struct srv_queued_load *load = level->takes_newest ? level->last : NULL;
+
+    while (load && !load->is_new)
+        load = load->previous;
+    *is_newest = load;
+    return load ? load : level->first;
+}
+
 struct srv_queued_load *srv_load_queue_begin(struct srv_load_queue *q)
 {
     for (int i = 0; i < SRV_LOAD_LEVELS; i++) {
         struct srv_load_level *level = &q->levels[i];
-        struct srv_queued_load *load = level->first;
+        bool is_newest;
+        struct srv_queued_load *load = next(level, &is_newest);
         if (!load || !has_slot(q, i))
             continue;
         srv_load_queue_remove(q, load);
-        if (load->round > level->round)
+        if (!is_newest && load->round > level->round)
             level->round = load->round;
+        level->takes_newest = i == 0 && !is_newest;
         load->used_ns = 0;
         load->is_blocked = false;
         run(level, load);
@@ -135,6 +150,7 @@ void srv_load_queue_undo_begin(struct srv_load_queue *q, struct srv_queued_load 
 {
     srv_load_queue_remove(q, load);
     insert(&q->levels[load->level], NULL, load);
+    q->levels[load->level].takes_newest = false;
 }
 
 /* Among the loads that have used their slices at the level, and that are set aside or not, returns

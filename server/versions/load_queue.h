@@ -16,7 +16,8 @@
  * Bounds:
  * - At each level, a load waits for at most two loads of each model that is already waiting there.
  * Each of these loads delays the new load by at most the level's slice divided by the number of
- * slots. Other loads do not delay the new load.
+ * slots. Other loads do not delay the new load, except that the newest loads of level 0 may as much
+ * as double its wait there.
  * - Each level has its own slots. Short loads thus never keep a long load from running, and long
  * loads never keep a short load from beginning.
  * - A stopped load repeats its work. The work that is lost takes at most the slices of all levels
@@ -29,7 +30,9 @@
  * aside.
  *
  * The loads that wait at a level begin in rounds. In each round, each model begins one load. A
- * model with many versions therefore does not delay other models.
+ * model with many versions therefore does not delay other models. At level 0, every second load
+ * that begins is instead the newest load of those whose model had no other load there. A load that
+ * is added while hundreds of loads wait therefore begins after about two slices.
  *
  * Owner: the caller owns the structs, and the queue links them.
  * Threads: the caller must guard all calls with one lock.
@@ -65,6 +68,7 @@ struct srv_queued_load {
     bool is_aside;                           /* whether the running load occupies no slot */
     struct srv_queued_load *next, *previous; /* neighbours in one of the level's lists */
     enum srv_load_place place;
+    bool is_new; /* whether its model had no other load at the level when this one was added */
     int level;
     int n_stopped_at_top; /* number of times that the load was stopped at the highest level */
     int64_t round;
@@ -74,7 +78,8 @@ struct srv_load_level {
     struct srv_queued_load *first, *last; /* waiting loads in ascending order of `round` */
     struct srv_queued_load *running;      /* running loads in any order */
     int n_waiting, n_running, n_aside;    /* n_running includes n_aside */
-    int64_t round;                        /* the latest round of a load that has begun */
+    int64_t round;     /* the latest round of a load that has begun in its turn */
+    bool takes_newest; /* whether the next load to begin is the newest one; only set at level 0 */
 };
 
 struct srv_load_queue {
