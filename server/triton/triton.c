@@ -110,7 +110,7 @@ static enum rt_status take_field(void *arg, const ProtobufCFieldDescriptor *f,
     struct srv_triton *t = r->t;
 
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        if (find_field(rules[i].type, rules[i].name) != f)
+        if (strcmp(rules[i].name, f->name) != 0 || find_field(rules[i].type, rules[i].name) != f)
             continue;
         if (rules[i].why)
             return rt_fail(err, RT_INVALID_ARGUMENT, "%s: %s", f->name, rules[i].why);
@@ -270,11 +270,14 @@ static enum rt_status read_parameters(struct reader *r, struct rt_error *err)
 {
     struct srv_triton *t = r->t;
     const Inference__ModelConfig *m = t->message;
+    const ProtobufCFieldDescriptor *field = find_field(CONFIG, "parameters");
+    int at = 0; /* index of the parameter's position, or n_places */
 
-    for (size_t i = 0; i < m->n_parameters; i++) {
+    for (size_t i = 0; i < m->n_parameters; i++, at += at < t->n_places) {
         const char *key = m->parameters[i]->key;
         const char *value = m->parameters[i]->value ? m->parameters[i]->value->string_value : "";
-        const struct srv_triton_place *at = find_place(t, find_field(CONFIG, "parameters"), i);
+        while (at < t->n_places && t->places[at].field != field)
+            at++;
         if (strcmp(key, "TF_INIT_OPS_FILE") == 0 && *value)
             return srv_triton_fail(t, CONFIG, "parameters", i, err,
                                    "TF_INIT_OPS_FILE: only the SavedModel's own init op runs");
@@ -285,7 +288,7 @@ static enum rt_status read_parameters(struct reader *r, struct rt_error *err)
         else {
             char name[80];
             snprintf(name, sizeof name, "parameters \"%.60s\"", key);
-            ignore(&r->ignored, name, at ? at->line : 0);
+            ignore(&r->ignored, name, at < t->n_places ? t->places[at].line : 0);
         }
     }
     return RT_OK;

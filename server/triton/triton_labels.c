@@ -1,5 +1,6 @@
 #include "server/triton/triton_labels.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,39 +53,49 @@ enum rt_status srv_triton_parse_labels(struct rt_span text, struct rt_arena *are
     return RT_OK;
 }
 
-/* Returns whether the file at `path`, with all symbolic links resolved, is in the directory. */
-static bool is_inside(const char *directory, const char *path)
+/* Sets *out to the path of a file with all symbolic links resolved, allocated by malloc. Fails if
+ * the file is not in the directory. */
+static enum rt_status resolve(const char *directory, const char *path, const char *name, char **out,
+                              struct rt_error *err)
 {
-    char *dir = realpath(directory, NULL), *file = realpath(path, NULL);
+    char *file = realpath(path, NULL), *dir = file ? realpath(directory, NULL) : NULL;
     const size_t n = dir ? strlen(dir) : 0;
-    const bool inside = dir && file && strncmp(file, dir, n) == 0 && (file[n] == '/' || n == 1);
+    enum rt_status st = RT_OK;
 
+    if (!dir)
+        st = rt_fail(err, RT_UNAVAILABLE, "%.300s: %s", name, strerror(errno));
+    else if (strncmp(file, dir, n) != 0 || (file[n] != '/' && n != 1))
+        st = rt_fail(err, RT_INVALID_ARGUMENT, "%.300s is outside of the model's directory", name);
     free(dir);
-    free(file);
-    return inside;
+    if (st)
+        free(file);
+    else
+        *out = file;
+    return st;
 }
 
-/* Reads the file of output i. Subtracts its size from *left. */
-static enum rt_status read_file(struct srv_triton *t, size_t i, const char *base_path, size_t *left,
-                                struct srv_triton_labels *out, struct rt_error *err)
+/* Reads the file of output i, before which n_before outputs have labels. Subtracts the file's size
+ * from *left. */
+static enum rt_status read_file(struct srv_triton *t, size_t i, size_t n_before,
+                                const char *base_path, size_t *left, struct srv_triton_labels *out,
+                                struct rt_error *err)
 {
     const void *type = &inference__model_output__descriptor;
     const char *name = t->message->output[i]->label_filename;
-    char path[PATH_MAX], base[PATH_MAX], *text = NULL;
-    size_t n = 0, n_before = 0; /* number of earlier outputs with labels */
+    char path[PATH_MAX], base[PATH_MAX], *file = NULL, *text = NULL;
+    size_t n = 0;
     struct rt_error why = {0};
 
-    for (size_t k = 0; k < i; k++)
-        n_before += *t->message->output[k]->label_filename != '\0';
     if ((size_t)snprintf(base, sizeof base, "%s", base_path) >= sizeof base ||
         (size_t)snprintf(path, sizeof path, "%s/%s", base, name) >= sizeof path)
         return srv_triton_fail(t, type, "label_filename", n_before, err, "the path is too long");
-    enum rt_status st = rt_file_read(path, *left, &text, &n, &why);
-    if (!st && !is_inside(base, path))
-        st = rt_fail(&why, RT_INVALID_ARGUMENT, "%.300s is outside of the model's directory", name);
+    enum rt_status st = resolve(base, path, name, &file, &why);
+    if (!st)
+        st = rt_file_read(file, *left, &text, &n, &why);
     if (!st)
         st = srv_triton_parse_labels(rt_span_of(text, n), t->arena, out, &why);
     free(text);
+    free(file);
     *left -= n;
     out->output = t->message->output[i]->name;
     out->filename = name;
@@ -98,15 +109,17 @@ enum rt_status srv_triton_read_labels(struct srv_triton *t, const char *base_pat
     const size_t n = t->message->n_output;
     const char *base = rt_arena_strndup(t->arena, base_path, n_base);
     struct srv_triton_labels *to = rt_arena_array(t->arena, n + 1, sizeof *to);
-    size_t left = MAX_BYTES;
+    size_t left = MAX_BYTES, n_read = 0;
     enum rt_status st = RT_OK;
 
     if (!base || !to)
         return rt_fail_memory(err, "labels", n);
     t->labels = to;
     for (size_t i = 0; i < n && !st; i++)
-        if (*t->message->output[i]->label_filename)
-            st = read_file(t, i, base, &left, to++, err);
+        if (*t->message->output[i]->label_filename) {
+            st = read_file(t, i, n_read, base, &left, &to[n_read], err);
+            n_read++;
+        }
     return st;
 }
 

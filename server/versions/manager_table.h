@@ -83,7 +83,8 @@ struct srv_managed {
     int64_t since;    /* time since which the model has been configured */
     bool is_empty;    /* whether the last scan that succeeded found no version in the base path */
     int64_t scan_due; /* time since which a scan of the base path is due, or RT_NEVER */
-    /* whether the last scan found more than SMALL_NAMES files and directories in the base path */
+    /* whether the last scan found more than SMALL_NAMES files and directories in the base path, or
+     * a large config.pbtxt that has changed */
     bool is_large;
     /* The problem with the base path. The status of a version that still serves contains it, and so
      * does the error for a model without versions. */

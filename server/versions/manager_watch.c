@@ -10,6 +10,9 @@
 #include "runtime/base/log.h"
 #include "server/triton/triton.h"
 
+/* A config.pbtxt of more bytes that has changed is handled like a large base path. */
+enum { SMALL_TRITON_BYTES = 16 << 10 };
+
 void srv_mgr_restart(struct srv_manager *m, struct srv_managed_version *e)
 {
     rt_mutex_lock(&m->mu);
@@ -377,32 +380,39 @@ static void take_scan(struct srv_manager *m, struct srv_managed *model, const st
 }
 
 /* Reads the model's config.pbtxt again if it has changed. If the file cannot be read, the
- * configuration that was read before remains, and the loads of versions report the error. */
-static void look_at_triton(struct srv_managed *model)
+ * configuration that was read before remains, and the loads of versions report the error. Returns
+ * false, and reads nothing, if the file is large and `may_be_large` is not set. */
+static bool look_at_triton(struct srv_managed *model, bool may_be_large)
 {
     const char *base_path = model->config->base_path;
     struct srv_triton *t = NULL;
     struct rt_error err = {0};
-    const uint64_t seen = srv_source_triton_hash(base_path);
+    int64_t bytes;
+    const uint64_t seen = srv_source_triton_hash(base_path, &bytes);
 
     if (seen == model->triton_seen)
-        return;
+        return true;
+    if (bytes > SMALL_TRITON_BYTES && !may_be_large)
+        return false;
     model->triton_seen = seen;
     if (srv_triton_read(base_path, &t, &err))
-        return;
+        return true;
     srv_triton_free(model->triton);
     model->triton = t;
     if (t && t->ignored)
         RT_LOG(RT_LOG_INFO, "model %s: these fields of %s have no effect here: %s", model->name,
                t->path, t->ignored);
+    return true;
 }
 
-/* Scans the base path by the model's version policy. If the configuration states none, the policy
- * in config.pbtxt applies, if the versions lie as in Triton's repositories. */
-static enum rt_status scan_versions(struct srv_managed *model, int max_names,
+/* Scans the base path by the model's version policy, and sets model->is_large. If the configuration
+ * states no policy, that of config.pbtxt applies, if the versions lie as in Triton's
+ * repositories. */
+static enum rt_status scan_versions(struct srv_managed *model, bool may_be_large,
                                     struct rt_arena *arena, struct srv_scan *scan,
                                     struct rt_error *err)
 {
+    const int max_names = may_be_large ? SRV_SCAN_MAX_NAMES : SMALL_NAMES;
     struct srv_model_config config = *model->config;
     enum rt_status st = srv_source_scan(&config, max_names, arena, scan, err);
     char *dir =
@@ -410,17 +420,18 @@ static enum rt_status scan_versions(struct srv_managed *model, int max_names,
     const bool is_nested = dir && srv_triton_base_length(dir);
 
     free(dir);
+    model->is_large = scan->n_names > SMALL_NAMES;
     if (!is_nested)
         return st;
-    look_at_triton(model);
+    model->is_large |= !look_at_triton(model, may_be_large);
     if (!model->triton || config.has_policy)
         return st;
     srv_triton_policy(model->triton, &config);
     return srv_source_scan(&config, max_names, arena, scan, err);
 }
 
-/* Scans a model's base path. Unless `may_be_large` is set, a large base path is only marked as
- * large, and its scan remains due. */
+/* Scans a model's base path. Unless `may_be_large` is set, a base path that is large, or whose
+ * config.pbtxt is large and has changed, is only marked as large, and its scan remains due. */
 static void scan_model(struct srv_manager *m, struct srv_managed *model, bool may_be_large)
 {
     if (!model->config || model->is_off) {
@@ -438,10 +449,7 @@ static void scan_model(struct srv_manager *m, struct srv_managed *model, bool ma
     struct srv_scan scan = {0};
     srv_mgr_watch_folder(m, model->config->base_path, &model->watch);
     const enum rt_status st =
-        arena ? scan_versions(model, may_be_large ? SRV_SCAN_MAX_NAMES : SMALL_NAMES, arena, &scan,
-                              &err)
-              : RT_RESOURCE_EXHAUSTED;
-    model->is_large = scan.n_names > SMALL_NAMES;
+        arena ? scan_versions(model, may_be_large, arena, &scan, &err) : RT_RESOURCE_EXHAUSTED;
     if (!model->is_large || may_be_large) {
         model->scan_due = RT_NEVER;
         if (!st)

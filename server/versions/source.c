@@ -377,7 +377,7 @@ static enum rt_status walk(struct walk *w, const char *path, int depth)
 
 /* Appends a line about the file config.pbtxt in the base path that is the first n bytes of
  * `base_path`. Returns whether there is such a file. */
-static bool add_triton(struct walk *w, const char *base_path, size_t n)
+static bool add_triton(struct walk *w, const char *base_path, size_t n, int64_t *bytes)
 {
     char path[4096];
     struct stat s;
@@ -390,20 +390,22 @@ static bool add_triton(struct walk *w, const char *base_path, size_t n)
     const int64_t newest = modified > changed ? modified : changed;
     if (newest > w->out->newest_ns)
         w->out->newest_ns = newest;
+    *bytes = s.st_size;
     rt_bytes_addf(&w->lines, SRV_TRITON_FILE " %llx %llx %lld %lld %lld\n",
                   (unsigned long long)s.st_dev, (unsigned long long)s.st_ino, (long long)s.st_size,
                   (long long)modified, (long long)changed);
     return true;
 }
 
-uint64_t srv_source_triton_hash(const char *base_path)
+uint64_t srv_source_triton_hash(const char *base_path, int64_t *bytes)
 {
     struct srv_fingerprint f = {0};
     struct walk w = {.out = &f};
     uint64_t hash = 0;
 
+    *bytes = 0;
     rt_bytes_init(&w.lines, 4096);
-    if (add_triton(&w, base_path, strlen(base_path)) && !w.lines.failed)
+    if (add_triton(&w, base_path, strlen(base_path), bytes) && !w.lines.failed)
         hash = rt_hash(w.lines.p, w.lines.n) | 1;
     rt_bytes_clear(&w.lines);
     return hash;
@@ -417,8 +419,9 @@ enum rt_status srv_source_fingerprint(const char *dir, const struct rt_check *ch
     rt_bytes_init(&w.lines, (size_t)256 << 20);
     enum rt_status st = walk(&w, dir, 0);
     const size_t n_base = srv_triton_base_length(dir);
+    int64_t bytes;
     if (n_base) /* config.pbtxt applies to the version (server/triton) */
-        add_triton(&w, dir, n_base);
+        add_triton(&w, dir, n_base, &bytes);
     if (!st && w.lines.failed)
         st = rt_fail_memory(err, "a fingerprint", w.lines.n);
     if (!st) {

@@ -73,8 +73,8 @@ static inline bool srv_fingerprint_eq(const struct srv_fingerprint *x,
 }
 
 /* Returns a hash of the status of the file config.pbtxt in a model's base path, or 0 if there is no
- * such file. */
-uint64_t srv_source_triton_hash(const char *base_path);
+ * such file. Sets *bytes to the size of the file. */
+uint64_t srv_source_triton_hash(const char *base_path, int64_t *bytes);
 
 enum {
     /* A version is stable if two fingerprints taken SRV_STABLE_AFTER_MS apart are equal. */

@@ -303,6 +303,21 @@ class LargeBasePaths(Case):
             print(f"the small base path was served as number {loaded.index('small') + 1} of 101")
             self.assertLess(loaded.index("small"), 50)
 
+    def test_a_small_base_path_does_not_wait_for_large_configurations(self):
+        """The manager handles models in the order of their names."""
+        self.put("large/1/model.savedmodel")
+        with open(self.path("large/config.pbtxt"), "w", encoding="ascii") as file:
+            file.write('parameters { key: "a" value { string_value: "b" } }\n' * 20000)
+        os.makedirs(self.path("models"))
+        for i in range(40):
+            os.symlink(self.path("large"), self.path("models", f"large{i:02}"))
+        self.put("models/small/1")
+        time.sleep(4)  # the versions no longer change after this pause
+        with Server(f"--models={self.path('models')}") as server:
+            wait_for(lambda: server.log().count("Successfully loaded") == 41, "all models", 100 * SLOW)
+            loaded = re.findall(r"Successfully loaded servable version {name: (\w+)", server.log())
+        self.assertLess(loaded.index("small"), 30)
+
     def test_the_manager_does_not_list_large_versions(self):
         self.put("large/1")
         for i in range(5000):

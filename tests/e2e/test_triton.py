@@ -199,6 +199,8 @@ class Refusals(Repository):
             ("2:3: label_filename: ", 'output {\n  label_filename: "labels.txt"\n}'),
             ("1:10: label_filename: ../good/config.pbtxt is outside of the model's directory",
              'output { label_filename: "../good/config.pbtxt" }'),
+            # This file is refused before it is read, so that its size does not matter.
+            ("1:10: label_filename: ../good/large is outside of the model's directory", 'output { label_filename: "../good/large" }'),
             ("1:9: optional: ", "input { optional: true }"),
             ("1:9: allow_ragged_batch: ", "input { allow_ragged_batch: true }"),
             ("1:1: platform: this server serves tensorflow_savedmodel, not onnxruntime_onnx", 'platform: "onnxruntime_onnx"'),
@@ -229,6 +231,8 @@ class Refusals(Repository):
         for i, (_, config) in enumerate(cases):
             self.model(f"m{i}", config)
         self.model("good", "max_batch_size: 0")
+        with open(os.path.join(self.folder, "good", "large"), "wb") as file:
+            file.truncate(17 << 20)
         self.serve("--model_wait_seconds=60")
         wait_for(lambda: self.available("good") == [1], "the model that is not refused")
         for i, (words, config) in enumerate(cases):

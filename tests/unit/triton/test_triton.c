@@ -249,16 +249,19 @@ static void a_fingerprint_contains_the_configuration(void **state)
     folder_make("m/2");
     snprintf(nested, sizeof nested, "%s/1/model.savedmodel", folder_path("m"));
     snprintf(plain, sizeof plain, "%s/2", folder_path("m"));
-    assert_true(srv_source_triton_hash(folder_path("m")) == 0);
+    int64_t bytes;
+    assert_true(srv_source_triton_hash(folder_path("m"), &bytes) == 0);
+    assert_int_equal(bytes, 0);
     assert_ok(srv_source_fingerprint(nested, NULL, &before, &err), &err);
     folder_write("m/config.pbtxt", "max_batch_size: 3");
-    const uint64_t hash = srv_source_triton_hash(folder_path("m"));
+    const uint64_t hash = srv_source_triton_hash(folder_path("m"), &bytes);
     assert_true(hash != 0);
+    assert_int_equal(bytes, 17);
     assert_ok(srv_source_fingerprint(nested, NULL, &after, &err), &err);
     assert_false(srv_fingerprint_eq(&before, &after));
     assert_ok(srv_source_fingerprint(plain, NULL, &before, &err), &err);
     folder_write("m/config.pbtxt", "max_batch_size: 33");
-    assert_true(srv_source_triton_hash(folder_path("m")) != hash);
+    assert_true(srv_source_triton_hash(folder_path("m"), &bytes) != hash);
     assert_ok(srv_source_fingerprint(plain, NULL, &after, &err), &err);
     assert_true(srv_fingerprint_eq(&before, &after));
 }
