@@ -92,6 +92,7 @@ void rt_arena_reset(struct rt_arena *a)
         free(b);
     }
     a->last = a->first;
+    a->is_full = false;
     if (a->first)
         a->first->used = 0;
     set_total(a, a->first ? a->first->size : 0);

@@ -60,6 +60,17 @@ enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t
                    what, (long long)b->limit);
 }
 
+enum rt_status srv_name_arena_limit(struct rt_arena *arena, size_t limit, const char *what,
+                                    enum rt_status code, struct rt_error *err)
+{
+    if (code != RT_RESOURCE_EXHAUSTED || !rt_arena_was_full(arena))
+        return code;
+    return rt_fail(err, code,
+                   "the request takes more memory beside its tensors, for names and other fields, "
+                   "than the %zu MiB that %s may take",
+                   limit >> 20, what);
+}
+
 static bool charge(struct srv_allowance *allowance, size_t bytes)
 {
     if (allowance->budget && !srv_budget_take(allowance->budget, allowance->own, bytes))

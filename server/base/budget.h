@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
 #include "server/base/cancellation.h"
 
@@ -69,6 +70,12 @@ enum rt_status srv_budget_code(const struct srv_budget *b, size_t own, size_t by
  * describes the bytes. */
 enum rt_status srv_budget_refused(const struct srv_budget *b, size_t own, size_t bytes,
                                   const char *what, struct rt_error *err);
+
+/* Returns `code`, the status of a failed step. If the step failed because the request's arena
+ * reached its limit of `limit` bytes, the error message then names the limit. `what` names the
+ * requests with this limit. */
+enum rt_status srv_name_arena_limit(struct rt_arena *arena, size_t limit, const char *what,
+                                    enum rt_status code, struct rt_error *err);
 
 /* Charges a response message that grows while it is written. The first SRV_FREE_BYTES bytes are
  * free, so most responses need no access to the budget, which all threads share. SRV_MESSAGE_MOST

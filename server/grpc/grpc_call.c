@@ -433,8 +433,14 @@ static void respond_here(struct srv_call *c, void *p, size_t n, enum rt_status c
     c->may_send_close = false;
 }
 
+void srv_call_name_limit(struct srv_call *c, enum rt_status code, struct rt_error *err)
+{
+    srv_name_arena_limit(c->arena, CALL_ARENA, "a gRPC request", code, err);
+}
+
 void srv_call_fail(struct srv_call *c, enum rt_status code)
 {
+    srv_call_name_limit(c, code, &c->err);
     respond_here(c, NULL, 0, code, rt_error_text(&c->err));
 }
 

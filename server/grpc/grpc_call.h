@@ -77,8 +77,7 @@ struct srv_call {
     /* next call in the free list, in loop->watchers, or in the connection's queue for a background
      * thread */
     struct srv_call *next;
-    /* next call in the list srv_background_queue.first */
-    struct srv_call *next_turn;
+    struct srv_call *next_turn; /* next call in the list srv_background_queue.first */
     struct srv_grpc_loop *loop;
     struct srv_io_loop *io_loop;
     struct srv_server *server;
@@ -141,9 +140,8 @@ struct srv_call {
     uint32_t seen_awaited;
     int64_t seen_ns;
     uint64_t seen_taken;
-    /* whether loop->n_large[socket] includes the response */
-    bool is_large;
-    bool was_cut; /* whether the call was cut off before its message arrived */
+    bool is_large; /* whether loop->n_large[socket] includes the response */
+    bool was_cut;  /* whether the call was cut off before its message arrived */
     bool (*background)(struct srv_call *c); /* the function passed to srv_call_in_background */
     /* the functions passed to srv_call_detour, and the message that returns the call to the I/O
      * loop */
@@ -208,6 +206,8 @@ enum rt_status srv_grpc_check_admin(struct srv_call *c);
 void srv_call_respond(struct srv_call *c, struct rt_bytes *message);
 /* Sends the status `code` with the error message of c->err. */
 void srv_call_fail(struct srv_call *c, enum rt_status code);
+/* Makes *err name the arena's limit if this limit caused the failure. srv_call_fail does so. */
+void srv_call_name_limit(struct srv_call *c, enum rt_status code, struct rt_error *err);
 /* Submits c->job to the scheduler. The caller must set all members except io_loop, arena, owner,
  * done, received_ns, queued_ns, started_ns and finished_ns. If job.deadline_ns is not 0, the
  * earlier of job.deadline_ns and the call's deadline applies. */

@@ -67,6 +67,7 @@ static void done(struct srv_job *job)
         st = srv_inference_finish(inf, &job->err);
     if (!st)
         st = srv_inference_encode(inf, &out, &job->err);
+    srv_call_name_limit(c, st, &job->err);
     if (!st && srv_request_log_wants(job))
         srv_request_log_add(inf, &out);
     srv_request_span_encoded(job->span);
@@ -322,6 +323,7 @@ static void submit(struct srv_call *c, enum rt_status st)
             srv_call_submit(c, done);
     } else if (st) {
         srv_inference_clear(&r->inf);
+        srv_call_name_limit(c, st, &c->err);
         end_inference(c, st, &c->err);
     } else {
         srv_stream_submit(c, done, end_job);

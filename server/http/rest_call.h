@@ -30,6 +30,8 @@ enum {
     SRV_REST_FREE_PAGES = 8,
     /* maximum number of bytes of a refused body that are read to keep the connection open */
     SRV_REST_SWALLOW_BYTES = 1 << 20,
+    /* maximum size of a request's arena; tensors are not allocated from it */
+    SRV_REST_ARENA_BYTES = 64 << 20,
 };
 
 enum srv_rest_stage {

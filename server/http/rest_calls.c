@@ -10,8 +10,6 @@
 
 enum {
     MAX_FREE_REQUESTS = 512, /* maximum number of calls in the free list of an I/O loop */
-    /* maximum size of a request's arena; tensors are not allocated from it */
-    ARENA_BYTES = 64 << 20,
     MAX_RESPONSE_BYTES = 2047 << 20,
     /* A call with more memory is freed on a background thread. Returning memory of this size to the
      * system takes up to 0.5 ms. Freeing 400 MB would block the loop for 0.2 s. */
@@ -84,7 +82,7 @@ struct srv_rest_call *srv_rest_new_call(struct srv_rest_loop *l)
         return req;
     }
     req = calloc(1, sizeof *req);
-    struct rt_arena *arena = req ? rt_arena_new(ARENA_BYTES) : NULL;
+    struct rt_arena *arena = req ? rt_arena_new(SRV_REST_ARENA_BYTES) : NULL;
     if (!arena) {
         free(req);
         return NULL;

@@ -23,6 +23,7 @@ void srv_rest_fail(struct srv_rest_request *r, enum rt_status code)
     if (r->refused_bytes)
         code = srv_rest_over_budget(r, r->refused_bytes, "the response");
     r->refused_bytes = 0;
+    srv_name_arena_limit(r->arena, SRV_REST_ARENA_BYTES, "a REST request", code, &r->err);
     r->code = code;
     r->http = rt_status_http(code);
     r->content_type = "application/json";

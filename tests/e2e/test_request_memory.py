@@ -147,6 +147,22 @@ class RequestMemory(Case):
         self.assertEqual(server.post("/v2/models/fill/infer", body)[0], 200)
         wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the answers to go")
 
+    def test_names_beyond_the_memory_of_a_call_are_told_the_limit(self):
+        shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), self.path("half_plus_two", "1"))
+        server = self.serve()
+        words = "for names and other fields, than the 16 MiB that a gRPC request may take"
+        request = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two", id="i" * (17 * MIB))
+        request.inputs.add(name="x", datatype="FP32", shape=[1])
+        request.raw_input_contents.append(struct.pack("<f", 1))
+        codes, texts = self.codes([self.oip.ModelInfer.future(request, timeout=WAIT)])
+        self.assertEqual(codes, {CODE.RESOURCE_EXHAUSTED: 1})
+        self.assertIn(words, "".join(texts))
+        answer, = self.oip.ModelStreamInfer(iter([request]), timeout=WAIT)
+        self.assertIn(words, answer.error_message)
+        request.id = ""
+        self.assertEqual(self.oip.ModelInfer(request, timeout=WAIT).raw_output_contents[0], struct.pack("<f", 2.5))
+        wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the requests to go")
+
     def test_requests_of_warm_ups_are_charged(self):
         """Four models each whose request takes 40 MiB wait for each other, and a request of 160 MiB is refused."""
         for name, size in (*((f"fits{i}", 10 * MIB) for i in range(4)), *((f"large{i}", 40 * MIB) for i in range(4))):

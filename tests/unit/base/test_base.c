@@ -26,6 +26,9 @@ static void an_arena_refuses_what_is_over_its_cap_and_stays_usable(void **state)
     for (int i = 0; i < 200; i++)
         assert_int_equal(p[i], 0);
     assert_int_equal((uintptr_t)rt_arena_aligned(a, 10, 64) % 64, 0);
+    assert_null(rt_arena_alloc(a, 20000));
+    rt_arena_reset(a);
+    assert_false(rt_arena_was_full(a)); /* the failure belonged to an earlier request */
     rt_arena_free(a);
 }
 

@@ -133,6 +133,25 @@ static void what_never_fits_is_told_the_flag(void **state)
     assert_int_equal(srv_budget_code(&b, own, srv_budget_left(&b) + 1), RT_UNAVAILABLE);
 }
 
+static void a_full_arena_is_told_with_its_limit(void **state)
+{
+    (void)state;
+    struct rt_arena *a = rt_arena_new(2 << 20);
+    struct rt_error err = {0};
+    assert_non_null(a);
+    rt_fail_memory(&err, "a request", 1);
+    assert_int_equal(srv_name_arena_limit(a, 2 << 20, "a call", RT_RESOURCE_EXHAUSTED, &err),
+                     RT_RESOURCE_EXHAUSTED);
+    assert_string_equal(err.msg, "out of memory: 1 bytes for a request");
+    assert_null(rt_arena_alloc(a, 3 << 20));
+    assert_int_equal(srv_name_arena_limit(a, 2 << 20, "a call", RT_NOT_FOUND, &err), RT_NOT_FOUND);
+    assert_string_equal(err.msg, "out of memory: 1 bytes for a request");
+    srv_name_arena_limit(a, 2 << 20, "a call", RT_RESOURCE_EXHAUSTED, &err);
+    assert_string_equal(err.msg, "the request takes more memory beside its tensors, for names and "
+                                 "other fields, than the 2 MiB that a call may take");
+    rt_arena_free(a);
+}
+
 static void a_response_is_counted_but_for_its_first_bytes(void **state)
 {
     (void)state;
@@ -202,6 +221,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_beside_others_may_be_asked_again),
         cmocka_unit_test(an_allowance_is_charged_in_steps_and_then_for_what_is_in_use),
         cmocka_unit_test(large_requests_leave_a_reserve_to_small_ones),
+        cmocka_unit_test(a_full_arena_is_told_with_its_limit),
         cmocka_unit_test(what_never_fits_is_told_the_flag),
         cmocka_unit_test(a_response_is_counted_but_for_its_first_bytes),
         cmocka_unit_test(a_response_beyond_protobufs_limit_is_refused_before_it_is_written),
