@@ -539,7 +539,8 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
         st = rt_autotune_open(&s->autotune, options->autotune_cache, &err);
     if (!st)
         st = srv_gpus_open(s, &err);
-    s->in_flight.limit = s->replays.limit = s->options.max_bytes_in_flight;
+    s->in_flight.limit = s->replays.limit = s->replayed_records.limit =
+        s->options.max_bytes_in_flight;
     if (!st && s->options.system_shared_memory_bytes > 0) {
         s->shared_memory = srv_shared_memory_new((uint64_t)s->options.system_shared_memory_bytes);
         if (!s->shared_memory)

@@ -111,6 +111,7 @@ struct srv_server {
     struct srv_budget in_flight; /* bytes used by requests, limited by max_bytes_in_flight */
     /* bytes used by the responses to warm-up requests and goldens, with a limit of the same size */
     struct srv_budget replays;
+    struct srv_budget replayed_records; /* bytes of their records, with a limit of the same size */
 };
 
 /* Runs the server until a signal ends it. Returns the exit code of the process. */

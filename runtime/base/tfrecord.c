@@ -19,6 +19,8 @@ struct rt_tfrecord {
     unsigned char *buf;
     size_t capacity, max_bytes;
     uint64_t offset;
+    bool has_header; /* whether `length` is the length of the next record */
+    uint64_t length;
     enum rt_status ended; /* the status with which reading ended; RT_OK until then */
     char why[160];
 };
@@ -147,7 +149,7 @@ static const unsigned char *take(struct rt_tfrecord *r, size_t n, size_t *got)
     }
 }
 
-static enum rt_status read_record(struct rt_tfrecord *r, struct rt_span *record)
+static enum rt_status read_header(struct rt_tfrecord *r)
 {
     size_t got;
     const unsigned char *p = take(r, RT_TFRECORD_HEADER, &got);
@@ -166,7 +168,21 @@ static enum rt_status read_record(struct rt_tfrecord *r, struct rt_span *record)
         return end(r, RT_RESOURCE_EXHAUSTED, "a record longer than the limit");
     if (n > SIZE_MAX - RT_TFRECORD_FOOTER)
         return end(r, RT_DATA_LOSS, "truncated record");
-    p = take(r, (size_t)n + RT_TFRECORD_FOOTER, &got);
+    r->length = n;
+    r->has_header = true;
+    return RT_OK;
+}
+
+static enum rt_status read_record(struct rt_tfrecord *r, struct rt_span *record)
+{
+    enum rt_status st = r->has_header ? RT_OK : read_header(r);
+    size_t got;
+
+    if (st)
+        return st;
+    r->has_header = false;
+    const uint64_t n = r->length;
+    const unsigned char *p = take(r, (size_t)n + RT_TFRECORD_FOOTER, &got);
     if (!p)
         return end(r, RT_RESOURCE_EXHAUSTED, "out of memory for the record");
     if (r->file && ferror(r->file))
@@ -184,4 +200,29 @@ enum rt_status rt_tfrecord_next(struct rt_tfrecord *r, struct rt_span *record, s
 {
     enum rt_status st = r->ended ? r->ended : read_record(r, record);
     return st ? rt_fail(err, st, "%s", r->why) : RT_OK;
+}
+
+uint64_t rt_tfrecord_next_bytes(struct rt_tfrecord *r)
+{
+    if (!r->ended && !r->has_header)
+        read_header(r);
+    return r->has_header ? r->length : 0;
+}
+
+enum rt_status rt_tfrecord_take(struct rt_tfrecord *r, struct rt_bytes *out, struct rt_error *err)
+{
+    struct rt_span record;
+    const enum rt_status st = rt_tfrecord_next(r, &record, err);
+
+    if (st)
+        return st;
+    unsigned char *p = (unsigned char *)out->p;
+    const size_t capacity = out->capacity;
+    out->p = (char *)r->buf;
+    out->capacity = r->capacity;
+    out->n = record.n;
+    out->p[out->n] = '\0'; /* replaces the first byte of the footer */
+    r->buf = p;
+    r->capacity = p ? capacity : 0;
+    return RT_OK;
 }

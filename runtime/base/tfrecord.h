@@ -51,5 +51,11 @@ void rt_tfrecord_close(struct rt_tfrecord *r); /* does nothing if `r` is NULL */
  */
 enum rt_status rt_tfrecord_next(struct rt_tfrecord *r, struct rt_span *record,
                                 struct rt_error *err);
+/* Returns the length of the next record as its header states it, after comparison with the limit.
+ * Returns 0 at the end and after an error, which rt_tfrecord_next then returns. */
+uint64_t rt_tfrecord_next_bytes(struct rt_tfrecord *r);
+/* Like rt_tfrecord_next for a reader of a file, but moves the record to *out. The reader reuses the
+ * memory of *out, so that the record is not copied. */
+enum rt_status rt_tfrecord_take(struct rt_tfrecord *r, struct rt_bytes *out, struct rt_error *err);
 
 #endif

@@ -91,6 +91,7 @@ enum rt_status srv_golden_run(struct srv_server *s, struct srv_version *v, const
         .options = o,
         .cancelled = cancelled,
         .budget = &s->replays,
+        .records = &s->replayed_records,
         .n_threads = o->num_model_warmup_threads,
         .n_iterations = 1,
         .check = check,

@@ -223,7 +223,7 @@ static enum rt_status make_request(struct warmup *w, const Inference__ModelWarmu
 
 /* Runs the request, which has been charged to the budget with its tensors. No response is written,
  * because nobody would read it. */
-static enum rt_status perform(const struct warmup *w, struct rt_span request,
+static enum rt_status perform(const struct warmup *w, struct rt_span request, size_t *charged,
                               struct rt_arena *arena, struct rt_error *err)
 {
     struct srv_replay_target target = w->target;
@@ -233,7 +233,7 @@ static enum rt_status perform(const struct warmup *w, struct rt_span request,
     enum rt_status st = srv_replay_may_go_on(&w->target, err);
     if (st)
         return st;
-    target.budget = NULL;
+    target.charged = charged;
     st = srv_replay_perform(&target, &inf, &job, &srv_oip_infer, request, arena, err);
     srv_inference_clear(&inf);
     return st;
@@ -251,7 +251,7 @@ static enum rt_status play(struct warmup *w, const Inference__ModelWarmup *m,
     enum rt_status st = in ? make_request(w, m, in, &own, &request, err)
                            : rt_fail_memory(err, "a request", m->n_inputs * sizeof *in);
     for (uint32_t i = 0; !st && i < count; i++, *n += !st)
-        st = perform(w, rt_span_of(request.p, request.n), arena, err);
+        st = perform(w, rt_span_of(request.p, request.n), &own, arena, err);
     rt_bytes_clear(&request);
     free(in);
     srv_budget_give(w->target.budget, &own, own);

@@ -4,6 +4,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
+#include "runtime/core/run.h"
 
 /* time in nanoseconds after which bytes that did not fit in the budget are charged again */
 enum { WAIT_NS = 10000000 };
@@ -27,21 +28,34 @@ enum rt_status srv_replay_wait(const struct srv_replay_target *t, struct rt_erro
     return srv_replay_may_go_on(t, err);
 }
 
-/* Decodes the request. Holds the `own` bytes of the budget afterwards. */
+/* Decodes the request. Holds the `own` bytes of the budget afterwards, unless t->charged is set. */
 static enum rt_status decode(const struct srv_replay_target *t, struct srv_inference *inf,
                              struct rt_span request, size_t *own, struct rt_error *err)
 {
     inf->allowance = (struct srv_allowance){.left = (size_t)t->options->max_body_bytes * 2,
-                                            .budget = t->budget,
+                                            .budget = t->charged ? NULL : t->budget,
                                             .own = own,
                                             .what = "the request as tensors"};
     return srv_inference_decode(inf, srv_cursor_of(&request, request.n), t->version, err);
 }
 
-static void give_back(const struct srv_replay_target *t, size_t *own)
+/* The bytes of the budget that a run's feeds hold. */
+struct held {
+    struct srv_budget *budget;
+    size_t *own;
+};
+
+static void give_back(const struct held *h)
 {
-    if (t->budget)
-        srv_budget_give(t->budget, own, *own);
+    srv_budget_give(h->budget, h->own, *h->own);
+}
+
+/* The begin of an rt_wait_hook. */
+static enum rt_status begin_waiting(void *arg, struct rt_error *err)
+{
+    (void)err;
+    give_back(arg);
+    return RT_OK;
 }
 
 static void free_elements(struct rt_tensor *t)
@@ -58,7 +72,11 @@ enum rt_status srv_replay_perform(const struct srv_replay_target *t, struct srv_
 {
     enum rt_status st;
     size_t own = 0;
+    struct held held = {t->budget, t->charged ? t->charged : &own};
+    const struct rt_wait_hook on_wait = {begin_waiting, &held};
+    struct rt_run_options run = t->run;
 
+    run.on_wait = &on_wait;
     for (;;) {
         rt_arena_reset(arena);
         srv_inference_init(inf, steps, t->options, arena, job);
@@ -66,18 +84,18 @@ enum rt_status srv_replay_perform(const struct srv_replay_target *t, struct srv_
         if (st != RT_UNAVAILABLE)
             break;
         srv_inference_clear(inf);
-        give_back(t, &own);
+        srv_budget_give(t->budget, &own, own);
         st = srv_replay_wait(t, err);
         if (st)
             break;
     }
     if (!st)
-        st = srv_inference_run(inf, &t->run, err);
+        st = srv_inference_run(inf, &run, err);
     if (!st)
         st = srv_inference_finish(inf, err);
     for (int i = 0; job->feeds && i < job->n_feeds; i++)
         free_elements(&job->feeds[i]);
     inf->allowance = (struct srv_allowance){.left = 0};
-    give_back(t, &own);
+    srv_budget_give(t->budget, &own, own);
     return st;
 }

@@ -18,9 +18,9 @@ struct srv_replay_target {
     struct srv_version *version;
     const struct srv_options *options;
     /* The budget of all replays that run at the same time. It is apart from that for the requests
-     * of clients, which would otherwise make loads fail. NULL if the caller has charged the feeds.
-     */
+     * of clients, which would otherwise make loads fail. */
     struct srv_budget *budget;
+    size_t *charged; /* number of bytes that the caller has charged for the feeds, or NULL */
     struct rt_run_options run; /* the end of the replay, and the flag that cancels it */
 };
 
@@ -35,9 +35,11 @@ enum rt_status srv_replay_wait(const struct srv_replay_target *t, struct rt_erro
 /*
  * Performs the steps of an inference from `init` to `finish`. The arena is reset before. Waits
  * while the feeds do not fit in the budget beside those of other replays. Fails with
- * RESOURCE_EXHAUSTED if they would never fit. The feeds are freed and their bytes given back before
- * the function returns, but their shapes stay, because the writers of responses need them. The
- * caller must call srv_inference_clear, after a failure too.
+ * RESOURCE_EXHAUSTED if they would never fit. If the run waits, for example for an element of a
+ * queue, the feeds are given back to the budget first, although the run still holds them: it may
+ * wait until the replay ends, and a load has few such runs. The feeds are freed and their bytes
+ * given back before the function returns, but their shapes stay, because the writers of responses
+ * need them. The caller must call srv_inference_clear, after a failure too.
  */
 enum rt_status srv_replay_perform(const struct srv_replay_target *t, struct srv_inference *inf,
                                   struct srv_job *job, const struct srv_inference_steps *steps,

@@ -29,11 +29,12 @@ struct replay {
     struct rt_error err; /* error of the first record that failed */
 };
 
-/* The state of a thread that replays records. All records reuse the memory of `record` and
- * `arena`. */
+/* The state of a thread that replays records. All records reuse the memory of `arena`, and small
+ * records that of `record`. */
 struct replayer {
     struct replay *all;
     struct rt_bytes record;
+    size_t charged; /* number of bytes charged to p->records for `record` */
     struct rt_arena *arena;
 };
 
@@ -130,13 +131,39 @@ static enum rt_status replay_record(const struct replayer *replayer, int64_t ind
 
 /* ---- the whole file ---- */
 
+/* Charges the next record before it is read. Waits while it does not fit in the budget beside those
+ * of other threads and replays. */
+static enum rt_status charge_record(struct replay *all, struct replayer *replayer,
+                                    struct rt_error *err) RT_REQUIRES(all->mu)
+{
+    struct srv_budget *b = all->p->records;
+    const size_t n = (size_t)rt_tfrecord_next_bytes(all->file);
+    enum rt_status st = RT_OK;
+
+    while (n > SRV_SMALL_BYTES && !st && !srv_budget_take(b, &replayer->charged, n))
+        st = srv_budget_code(b, 0, n) == RT_UNAVAILABLE
+                 ? srv_replay_wait(&all->target, err)
+                 : srv_budget_refused(b, 0, n, "the record", err);
+    return st;
+}
+
+static void drop_large_record(struct replayer *replayer)
+{
+    if (replayer->charged)
+        rt_bytes_clear(&replayer->record);
+    srv_budget_give(replayer->all->p->records, &replayer->charged, replayer->charged);
+}
+
 static enum rt_status next_record(struct replay *all, struct replayer *replayer, int64_t *index,
                                   bool *at_end, struct rt_error *err) RT_REQUIRES(all->mu)
 {
     const struct srv_replay *p = all->p;
-    struct rt_span record;
-    enum rt_status st = rt_tfrecord_next(all->file, &record, err);
+    enum rt_status st = charge_record(all, replayer, err);
 
+    if (st)
+        return rt_fail_prefix(err, "%s record %lld of %s: ", p->what, (long long)all->n_read,
+                              p->path);
+    st = rt_tfrecord_take(all->file, &replayer->record, err);
     *at_end = st == RT_OUT_OF_RANGE;
     if (*at_end)
         return RT_OK;
@@ -151,10 +178,6 @@ static enum rt_status next_record(struct replay *all, struct replayer *replayer,
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "Number of %s records exceeds the maximum (%d) at %s", p->what,
                        SRV_MAX_WARMUP_RECORDS, p->path);
-    replayer->record.n = 0;
-    rt_bytes_add(&replayer->record, record.p, record.n);
-    if (replayer->record.failed)
-        return rt_fail_memory(err, "a record", record.n);
     *index = all->n_read++;
     return RT_OK;
 }
@@ -210,7 +233,9 @@ static void *replay_records(void *arg)
         if (replay_record(&replayer, index, &err))
             /* the other threads stop after their current records */
             fail(all, &err);
+        drop_large_record(&replayer);
     }
+    drop_large_record(&replayer);
     rt_bytes_clear(&replayer.record);
     rt_arena_free(replayer.arena);
     return NULL;
@@ -312,6 +337,7 @@ enum rt_status srv_warmup_run(struct srv_server *s, struct srv_version *v, const
         .options = o,
         .cancelled = cancelled,
         .budget = &s->replays,
+        .records = &s->replayed_records,
         .n_threads = o->num_model_warmup_threads,
         .n_iterations =
             o->num_request_iterations_for_warmup > 0 ? o->num_request_iterations_for_warmup : 1,

@@ -34,8 +34,12 @@ struct srv_replay {
     /* the flag that ends the replay with RT_CANCELLED when it becomes true */
     const _Atomic bool *cancelled;
     struct srv_budget *budget; /* as in srv_replay_target */
-    int64_t n_threads;         /* number of threads; values below 1 mean 1 */
-    int64_t n_iterations;      /* number of times that each request is sent; at least 1 */
+    /* The budget of the records of all replays that run at the same time. It is apart from
+     * `budget`, because a thread holds its record while it waits for the feeds to fit in `budget`.
+     */
+    struct srv_budget *records;
+    int64_t n_threads;    /* number of threads; values below 1 mean 1 */
+    int64_t n_iterations; /* number of times that each request is sent; at least 1 */
     /* Called after each request, on any of the replay's threads. NULL means that responses are not
      * checked. `response` is a message from srv_inference_encode. The memory that the check needs
      * is charged to `growth`. */
@@ -51,7 +55,7 @@ struct srv_replay {
  * the file has more than SRV_MAX_WARMUP_RECORDS records. Fails with DATA_LOSS if the file is not a
  * valid TFRecord file ("...Please verify your warmup data is in TFRecord format."), with
  * UNIMPLEMENTED if a request is streamed, and with DEADLINE_EXCEEDED if the replay takes more than
- * ten minutes. If a request fails, the replay fails with the request's status. Feeds or
+ * ten minutes. If a request fails, the replay fails with the request's status. A record, feeds or
  * a response that do not fit in the budget beside those of other requests wait. If they are larger
  * than the budget, the replay fails with RESOURCE_EXHAUSTED.
  */

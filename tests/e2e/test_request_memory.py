@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import struct
+import time
 import unittest
 
 import grpc
@@ -181,3 +182,27 @@ class RequestMemory(Case):
                 wait_for(lambda m=f"{kind}_fits{i}": server.state(m, 1) == "AVAILABLE", f"{kind}_fits{i}")
                 wait_for(lambda m=f"{kind}_large{i}": server.state(m, 1) == "END", f"{kind}_large{i}")
                 self.assertIn(words, server.states(f"{kind}_large{i}")[1][1])
+
+    def test_a_warm_up_that_waits_holds_no_budget(self):
+        """The requests of the warm-ups take 40 MiB each. Those of two models wait for an element of a queue."""
+        size = 10 * MIB
+        record = records.predict([1.5])
+        record.predict_log.request.model_spec.signature_name = "take"
+        record.predict_log.request.inputs["x"].tensor_shape.dim[0].size = size
+        small_models.write_queue(self.path("file", "1"), 100)
+        records.write(self.path("file", "1", "assets.extra", "tf_serving_warmup_requests"), [record])
+        small_models.write_queue(self.path("triton", "1", "model.savedmodel"), 100)
+        with open(self.path("triton", "config.pbtxt"), "w", encoding="ascii") as file:
+            file.write('parameters { key: "TF_SIGNATURE_DEF" value { string_value: "take" } }\n'
+                       'model_warmup { name: "w" inputs { key: "x" value { data_type: TYPE_FP32 zero_data: true '
+                       f"dims: {size // 2} }} }} }}")
+        shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), self.path("good", "1"))
+        server = self.serve("--run_memory_total_bytes=512M", "--model_wait_seconds=1")
+        for waiting in ("file", "triton"):
+            wait_for(lambda name=waiting: server.state(name, 1) == "LOADING", "the model whose warm-up waits")
+        time.sleep(1)  # gives the warm-ups time to take their part of the budget
+        shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), self.path("other", "1"))
+        record.predict_log.request.model_spec.signature_name = ""
+        records.write(self.path("other", "1", "assets.extra", "tf_serving_warmup_requests"), [record])
+        wait_for(lambda: server.state("other", 1) == "AVAILABLE", "the model whose warm-up does not wait")
+        self.assertEqual([server.state(name, 1) for name in ("file", "triton")], ["LOADING"] * 2)

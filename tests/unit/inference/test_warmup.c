@@ -14,7 +14,7 @@ struct world {
     struct rt_registry *ops;
     struct srv_version version;
     struct srv_options options;
-    struct srv_budget budget;
+    struct srv_budget budget, records;
     char path[64];
 };
 
@@ -30,7 +30,7 @@ static int set_up(void **state)
     w->version.model = "half_plus_two";
     w->version.version = 2;
     w->options.max_body_bytes = 1 << 10;
-    w->budget.limit = 1 << 20;
+    w->budget.limit = w->records.limit = 1 << 20;
     snprintf(w->path, sizeof w->path, "/tmp/slipway-warmup-XXXXXX");
     close(mkstemp(w->path));
     *state = w;
@@ -71,6 +71,7 @@ static struct srv_replay replay_of(struct world *w)
                                .version = &w->version,
                                .options = &w->options,
                                .budget = &w->budget,
+                               .records = &w->records,
                                .n_threads = 3,
                                .n_iterations = 2};
 }
@@ -208,6 +209,52 @@ static void feeds_wait_for_those_of_other_replays(void **state)
     w->budget.limit = 1 << 20;
 }
 
+static enum rt_status holds_record(void *arg, const struct srv_recorded *record,
+                                   struct rt_span response, struct srv_growth *growth,
+                                   struct rt_error *err)
+{
+    const struct srv_budget *records = arg;
+    (void)response, (void)growth, (void)err;
+    assert_true(atomic_load(&records->held) > (int64_t)record->response.n);
+    return RT_OK;
+}
+
+static void a_large_record_waits_for_those_of_other_replays(void **state)
+{
+    struct world *w = *state;
+    struct background_replay b = {.p = replay_of(w)};
+    /* the header of a PredictLog with the same request and a response of 100,000 bytes */
+    static const char head[] = "\x32\xbb\x8d\x06\x0a\x15\x12\x13\x0a\x01x\x12\x0e" TENSOR
+                               "\x12\xa0\x8d\x06";
+    const size_t n_head = sizeof head - 1, n_record = n_head + 100000;
+    char *record = calloc(1, n_record);
+    pthread_t thread;
+    size_t own = 0;
+    int64_t n;
+    assert_non_null(record);
+    memcpy(record, head, n_head);
+    w->options.max_body_bytes = 1 << 17;
+    write_records(w, record, n_record, 3);
+    free(record);
+    b.p.check = holds_record;
+    b.p.arg = &w->records;
+    w->records.limit = 150000;
+    assert_true(srv_budget_take(&w->records, &own, 150000));
+    assert_int_equal(pthread_create(&thread, NULL, replay, &b), 0);
+    usleep(100000);
+    const bool waited = !atomic_load(&b.ended);
+    srv_budget_give(&w->records, &own, own);
+    pthread_join(thread, NULL);
+    assert_true(waited);
+    assert_ok(b.status, &b.err);
+    assert_int_equal(atomic_load(&w->records.held), 0);
+    w->records.limit = 100000;
+    assert_fails(srv_replay_run(&b.p, &n, &b.err), RT_RESOURCE_EXHAUSTED, &b.err, "warmup record 0 of ");
+    assert_non_null(strstr(b.err.msg, "the record is larger than --max_bytes_in_flight"));
+    assert_int_equal(atomic_load(&w->records.held), 0);
+    w->records.limit = 1 << 20;
+}
+
 struct canceller {
     _Atomic bool cancelled;
     int n_left;
@@ -302,6 +349,7 @@ int main(void)
         cmocka_unit_test(what_is_wrong_ends_it_with_a_reason),
         cmocka_unit_test(a_response_waits_for_those_of_other_replays),
         cmocka_unit_test(feeds_wait_for_those_of_other_replays),
+        cmocka_unit_test(a_large_record_waits_for_those_of_other_replays),
         cmocka_unit_test(it_may_be_cancelled_between_small_requests),
         cmocka_unit_test(a_file_is_there_or_not),
     };
