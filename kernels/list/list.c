@@ -189,15 +189,24 @@ struct rt_tensor kn_row(const struct rt_tensor *t, int64_t i)
 
 /* ---- checks that most list ops begin with ---- */
 
-const char *kn_variant_text(const struct rt_tensor *t)
+const char *kn_variant_type(const struct rt_tensor *t)
 {
     const struct rt_object *o = t->rank == 0 ? rt_tensor_handle(t) : NULL;
 
     if (o && o->type == &kn_list_type)
+        return "tensorflow::TensorList";
+    if (kn_is_tensor_map(t))
+        return "tensorflow::TensorMap";
+    return o ? o->type->name : "invalid";
+}
+
+const char *kn_variant_text(const struct rt_tensor *t)
+{
+    if (kn_list_of(t))
         return "Variant<type: tensorflow::TensorList value: TensorList>";
     if (kn_is_tensor_map(t))
         return "Variant<type: tensorflow::TensorMap value: TensorMap>";
-    return o ? o->type->name : "invalid";
+    return kn_variant_type(t);
 }
 
 struct kn_list *kn_list_input(struct rt_run *r, int k)

@@ -27,6 +27,16 @@ struct kn_list *kn_list_new(struct rt_run *r, enum rt_dtype elem, const struct r
 
 /* Runs ZerosLike on the list in input 0. The output is a list of zero tensors. */
 enum rt_status kn_list_zeros_like(struct rt_run *r);
+/* ---- sums (variant_add.c) ---- */
+
+/* Returns whether tensors of this type can be added. */
+bool kn_is_number(enum rt_dtype dtype);
+/* Makes *out the sum of two tensors of the same shape and the same type, which must be a type of
+ * numbers. On failure, *out must be cleared. */
+enum rt_status kn_numbers_add(struct rt_run *r, const struct rt_tensor *a,
+                              const struct rt_tensor *b, struct rt_tensor *out);
+/* Runs AddN on variants. */
+enum rt_status kn_variant_add_n(struct rt_run *r);
 
 /* ---- tensor maps (tensor_map.c) ---- */
 

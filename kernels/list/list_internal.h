@@ -1,7 +1,7 @@
 /*
  * Functions that the tensor list ops share. list_write.c contains the ops that create and change
- * lists, and list_read.c the ops that read them. list.c contains the lists and the functions below.
- * A function that fails sets r->err.
+ * lists, and list_read.c the ops that read them. list.c contains the lists and most functions
+ * below. A function that fails sets r->err.
  */
 #ifndef KN_LIST_INTERNAL_H
 #define KN_LIST_INTERNAL_H
@@ -11,6 +11,8 @@
 
 /* Returns TensorFlow's description of the value of a scalar variant, for error messages. */
 const char *kn_variant_text(const struct rt_tensor *t);
+/* Returns TensorFlow's name for the type of the value of a scalar variant. */
+const char *kn_variant_type(const struct rt_tensor *t);
 /* Returns the list in input k, or NULL if input k is not a list. */
 struct kn_list *kn_list_input(struct rt_run *r, int k);
 /* Returns the list in input 0, or NULL if input 0 is not a list or its element type differs from
@@ -46,6 +48,23 @@ enum rt_status kn_list_zeros(struct rt_run *r, int k, const struct rt_shape *s);
  * item yields zeros. */
 enum rt_status kn_list_put_item(struct rt_run *r, int k, int64_t at, const struct rt_tensor *item,
                                 int64_t n);
+
+/* The cost of allocating a tensor, about 100 ns, in units of rt_run_spend. */
+enum { KN_ITEM_WORK = 1024 };
+
+/* ---- sums (variant_add.c, tensor_map.c) ---- */
+
+/* `depth` counts the variants that contain a and b. */
+
+/* Makes *out the sum of two items. An unwritten item counts as zero. */
+enum rt_status kn_item_add(struct rt_run *r, const struct rt_tensor *a, const struct rt_tensor *b,
+                           int depth, struct rt_tensor *out);
+/* Makes *out the sum of two scalar variants. */
+enum rt_status kn_variant_add(struct rt_run *r, const struct rt_tensor *a,
+                              const struct rt_tensor *b, int depth, struct rt_tensor *out);
+/* Makes *out the sum of two variants that hold tensor maps. */
+enum rt_status kn_tensor_map_add(struct rt_run *r, const struct rt_tensor *a,
+                                 const struct rt_tensor *b, int depth, struct rt_object **out);
 
 /* Implements rt_op.rows for the list ops. A list cannot be split into rows of the batch, so a node
  * is row-wise only if none of its inputs depends on the batch. */

@@ -386,9 +386,6 @@ KN_LIST_OP(tensor_list_concat_v2, "TensorListConcatV2", NULL, concat_run)
 
 /* ---- ZerosLike ---- */
 
-/* The cost of allocating a tensor, about 100 ns, in units of rt_run_spend. */
-enum { ITEM_WORK = 1024 };
-
 enum rt_status kn_list_zeros_like(struct rt_run *r)
 {
     const struct kn_list *l = kn_list_input(r, 0);
@@ -401,7 +398,7 @@ enum rt_status kn_list_zeros_like(struct rt_run *r)
     int64_t left = RT_WORK;
     for (int64_t i = 0; i < l->n && !st; i++) {
         const struct rt_tensor *t = &l->item[i];
-        if ((st = rt_run_spend(r, &left, ITEM_WORK)) || !t->dtype)
+        if ((st = rt_run_spend(r, &left, KN_ITEM_WORK)) || !t->dtype)
             continue;
         st = rt_tensor_new(&o->item[i], rt_run_pool(r), l->elem, t->rank, t->dim, r->err);
         if (!st && rt_dtype_is_plain(l->elem) && o->item[i].data)

@@ -77,10 +77,8 @@ static struct tensor_map *map_input(struct rt_run *r, int k)
 
 /* ---- keys ---- */
 
-/* Computes the hash of the key in input 1. */
-static enum rt_status hash_key(struct rt_run *r, uint64_t *hash)
+static enum rt_status hash_key(struct rt_run *r, const struct rt_tensor *t, uint64_t *hash)
 {
-    const struct rt_tensor *t = &r->in[1];
     struct kn_reader reader = {r, &r->left, RT_OK};
 
     if (t->dtype == RT_VARIANT || t->dtype == RT_RESOURCE)
@@ -114,10 +112,10 @@ static enum rt_status same_key(struct rt_run *r, const struct rt_tensor *a,
     return reader.st;
 }
 
-/* Searches for the entry of the key in input 1. Sets *at to the address that holds 1 plus the index
+/* Searches for the entry of a key. Sets *at to the address that holds 1 plus the index
  * of the entry, or 0 if there is no such entry. Sets *at to NULL if the map has no chains. */
-static enum rt_status find(struct rt_run *r, const struct tensor_map *m, uint64_t hash,
-                           int64_t **at)
+static enum rt_status find(struct rt_run *r, const struct tensor_map *m,
+                           const struct rt_tensor *key, uint64_t hash, int64_t **at)
 {
     enum rt_status st = RT_OK;
     bool same = false;
@@ -126,7 +124,7 @@ static enum rt_status find(struct rt_run *r, const struct tensor_map *m, uint64_
     while (*at && **at && !st) {
         struct entry *e = &entries(m)[**at - 1];
         if (e->hash == hash)
-            st = same_key(r, &e->key, &r->in[1], &same);
+            st = same_key(r, &e->key, key, &same);
         if (st || same)
             break;
         *at = &e->next;
@@ -138,12 +136,12 @@ static enum rt_status find(struct rt_run *r, const struct tensor_map *m, uint64_
 /* Sets *out to the entry of the key in input 1, or to NULL if there is none. */
 static enum rt_status lookup(struct rt_run *r, const struct tensor_map *m, struct entry **out)
 {
-    uint64_t hash;
+    uint64_t hash = 0;
     int64_t *at = NULL;
-    enum rt_status st = hash_key(r, &hash);
+    enum rt_status st = hash_key(r, &r->in[1], &hash);
 
     if (!st)
-        st = find(r, m, hash, &at);
+        st = find(r, m, &r->in[1], hash, &at);
     *out = !st && at && *at ? &entries(m)[*at - 1] : NULL;
     return st;
 }
@@ -238,16 +236,16 @@ static struct tensor_map *write_begin(struct rt_run *r, struct rt_tensor *own)
 static enum rt_status insert(struct rt_run *r, struct tensor_map *m)
 {
     struct rt_tensor key = {0}, value = {0};
-    uint64_t hash;
+    uint64_t hash = 0;
     int64_t *at = NULL;
-    enum rt_status st = hash_key(r, &hash);
+    enum rt_status st = hash_key(r, &r->in[1], &hash);
 
     if (!st && !kn_items_check(kn_dtype(&r->in[2]), "a tensor map", r->err))
         st = r->err->code;
     if (!st)
         st = reserve(r, m, m->n + 1);
     if (!st)
-        st = find(r, m, hash, &at);
+        st = find(r, m, &r->in[1], hash, &at);
     if (!st)
         st = kn_keep(r, &value, &r->in[2]);
     if (!st && !*at)
@@ -287,12 +285,12 @@ static enum rt_status fill_hole(struct rt_run *r, struct tensor_map *m, int64_t 
 
 static enum rt_status erase(struct rt_run *r, struct tensor_map *m)
 {
-    uint64_t hash;
+    uint64_t hash = 0;
     int64_t *at = NULL;
-    enum rt_status st = hash_key(r, &hash);
+    enum rt_status st = hash_key(r, &r->in[1], &hash);
 
     if (!st)
-        st = find(r, m, hash, &at);
+        st = find(r, m, &r->in[1], hash, &at);
     if (st)
         return st;
     if (!at || !*at)
@@ -303,6 +301,57 @@ static enum rt_status erase(struct rt_run *r, struct tensor_map *m)
     rt_tensor_clear(&e->key);
     rt_tensor_clear(&e->value);
     return fill_hole(r, m, i);
+}
+
+/* Adds an entry of another map to `m`, whose entry of the same key is added to. */
+static enum rt_status add_entry(struct rt_run *r, struct tensor_map *m, const struct entry *e,
+                                int depth)
+{
+    struct rt_tensor sum = {0};
+    int64_t *at = NULL;
+    enum rt_status st = reserve(r, m, m->n + 1);
+
+    if (!st)
+        st = find(r, m, &e->key, e->hash, &at);
+    if (st)
+        return st;
+    if (*at) {
+        struct entry *own = &entries(m)[*at - 1];
+        if ((st = kn_item_add(r, &e->value, &own->value, depth, &sum))) {
+            rt_tensor_clear(&sum);
+            return st;
+        }
+        rt_tensor_clear(&own->value);
+        own->value = sum;
+        return RT_OK;
+    }
+    *at = m->n + 1;
+    struct entry *own = &entries(m)[m->n++];
+    *own = (struct entry){.hash = e->hash};
+    rt_tensor_ref(&own->key, &e->key);
+    rt_tensor_ref(&own->value, &e->value);
+    return RT_OK;
+}
+
+enum rt_status kn_tensor_map_add(struct rt_run *r, const struct rt_tensor *a,
+                                 const struct rt_tensor *b, int depth, struct rt_object **out)
+{
+    const struct tensor_map *first = (struct tensor_map *)rt_tensor_handle(a);
+    const struct tensor_map *second = (struct tensor_map *)rt_tensor_handle(b);
+    struct tensor_map *m = tensor_map_new(r);
+
+    if (!m)
+        return r->err->code;
+    enum rt_status st = copy_entries(r, m, first);
+    for (int64_t i = 0; i < second->n && !st; i++)
+        if (!(st = add_entry(r, m, &entries(second)[i], depth)))
+            st = rt_run_spend(r, &r->left, KN_ITEM_WORK);
+    if (st) {
+        rt_object_unref(&m->o);
+        return st;
+    }
+    *out = &m->o;
+    return RT_OK;
 }
 
 /* ---- the ops ---- */

@@ -3,6 +3,7 @@
  * error.
  */
 #include "kernels/array/array.h"
+#include "kernels/list/list.h"
 #include "kernels/math/elementwise.h"
 #include "kernels/string/text.h"
 
@@ -334,7 +335,17 @@ static enum rt_status add_n_share(struct rt_run *r)
 
 const struct kn_entry kn_add_n = {
     .op = {.name = "AddN", .infer = add_n_infer, .rows = rt_rows_each},
-    .kernels = KN_CPU("AddN", "add_n", KN_SET(KN_NUMBERS), NULL, add_n_share),
+    .kernels = KN_KERNELS({.op = "AddN",
+                           .device = "CPU",
+                           .name = "add_n",
+                           .types = KN_SET(KN_NUMBERS),
+                           .run = add_n_share},
+                          {.op = "AddN",
+                           .device = "CPU",
+                           .name = "add_n_variant",
+                           .flags = RT_K_VIEWS,
+                           .types = RT_T(RT_VARIANT),
+                           .run = kn_variant_add_n}),
 };
 const struct kn_entry kn_accumulate_n_v2 = {
     .op = {.name = "AccumulateNV2", .infer = add_n_infer, .rows = rt_rows_each},

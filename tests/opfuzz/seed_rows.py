@@ -385,3 +385,7 @@ case("TensorListPushBackBatch",
      ("two", "Pack", ["h", "h"], {"N": 2, "T": "variant", "axis": 0}),
      ("push", "TensorListPushBackBatch", ["two", f32([2, 2], [1, 2, 3, 4])], {"element_dtype": "float32"}), steps=[["push:0"]])
 CASES += one_node("Fact")
+
+case("AddN", ("h", "TensorListFromTensor", [f32([2, 2], [1, 2, 3, 4]), i32(2)], NAMES),
+     ("sum", "AddN", ["h", "h", "h"], {"N": 3, "T": "variant"}),
+     ("get", "TensorListStack", ["sum", i32(2)], {"element_dtype": "float32", "num_elements": -1}), steps=[["get:0"]])

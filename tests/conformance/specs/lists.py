@@ -257,3 +257,106 @@ def stacks(g, op):
     yield case(3, 2)
     yield case(20, 20)
     yield case(1, 2)
+
+
+@spec("AddN")
+def sums(g, op):
+    """AddN of tensor lists and tensor maps; the spec of AddN in math.py has its tensors of numbers."""
+    def filled(tf, dtype, shape, items):
+        h = tf.raw_ops.TensorListReserve(element_shape=tf.constant(shape, tf.int32), num_elements=len(items), element_dtype=dtype)
+        for i, v in enumerate(items):
+            if v is not None:
+                h = tf.raw_ops.TensorListSetItem(input_handle=h, index=i, item=v)
+        return h
+
+    def unknown(tf, h):
+        return tf.compat.v1.placeholder_with_default(h, None)
+
+    def case(dtype, shapes, lists, fetch=None, name="", texts=True):
+        flat = [v for items in lists for v in items if v is not None]
+
+        def build(tf, *fed):
+            fed = iter(fed)
+            handles = [unknown(tf, filled(tf, dtype, s, [None if v is None else next(fed) for v in items])) for s, items in zip(shapes, lists)]
+            total = tf.raw_ops.AddN(inputs=handles)
+            out = [tf.raw_ops.TensorListLength(input_handle=total), tf.raw_ops.TensorListElementShape(input_handle=total, shape_type=tf.int32)]
+            if fetch is None:
+                out += [tf.raw_ops.TensorListGetItem(input_handle=total, index=i, element_shape=held(tf, -1), element_dtype=dtype) for i in range(len(lists[0]))]
+            return [out, [tf.raw_ops.TensorListLength(input_handle=handles[0]), *out]]
+
+        return Graph(build, *flat, name=f"sum {name} {dtype} {shapes} {[[None if v is None else np.shape(v) for v in items] for items in lists]}", texts=texts)
+
+    for dtype in NUMBERS:
+        for n in (1, 2, 3, 5):
+            for shape in ((), (3,), (2, 0), (2, 1, 4)):
+                yield case(dtype, [-1] * n, [[g.values(dtype, shape) for _ in range(3)] for _ in range(n)])
+    x, y = g.values("float32", (2,)), g.values("float32", (3,))
+    s = np.float32(1)
+    for a, b in (([x, None], [None, x]), ([x, None], [x, x]), ([None, None], [x, None]), ([], [])):
+        yield case("float32", [-1, -1], [a, b], name="unwritten")
+    for shapes in (([2], [-1]), ([-1], [2]), (-1, [2]), ([2], -1), ([2], [2])):
+        yield case("float32", shapes, [[x, x], [x, x]], name="merged")
+    for a, b in (([x], [x, x]), ([x, x], [x]), ([x], [y]), ([y], [x]), ([x], [s]), ([s], [x]), ([], [x])):
+        yield case("float32", [-1, -1], [a, b], fetch=(), name="refused")
+    for shapes in (([2], [3]), ([3], [2]), ([-1, 2], [1, 3]), ([], [1])):
+        yield case("float32", shapes, [[None], [None]], fetch=(), name="refused")
+        yield case("float32", shapes, [[None], [None, None]], fetch=(), name="refused")
+    for dtype in ("bool", "string"):
+        yield case(dtype, [-1, -1], [[g.values(dtype, (2,))], [g.values(dtype, (2,))]], fetch=(), name="refused")
+    big = np.float32([1e8])
+    yield case("float32", [-1] * 4, [[big], [-big], [np.float32([1])], [np.float32([0.5])]], name="order")
+    yield case("float32", [-1] * 3, [[np.float32([1])], [big], [-big]], name="order")
+
+    def types(tf, a, b):
+        lists = [unknown(tf, filled(tf, d, -1, [v])) for d, v in (("float32", a), ("int32", b))]
+        return [tf.raw_ops.TensorListLength(input_handle=tf.raw_ops.AddN(inputs=lists))]
+
+    yield Graph(types, s, np.int32(1), name="sum of two types", texts=True)
+
+    def nested(tf, *v):
+        inner = [filled(tf, "float32", -1, [a, None]) for a in v]
+        outer = [unknown(tf, filled(tf, tf.variant, -1, [h])) for h in inner]
+        total = tf.raw_ops.TensorListGetItem(input_handle=tf.raw_ops.AddN(inputs=outer), index=0, element_shape=held(tf, -1), element_dtype=tf.variant)
+        return [tf.raw_ops.TensorListLength(input_handle=total),
+                tf.raw_ops.TensorListGetItem(input_handle=total, index=0, element_shape=held(tf, -1), element_dtype=tf.float32)]
+
+    yield Graph(nested, x, x, x, name="sum of nested lists", texts=True)
+    yield Graph(nested, x, y, name="sum of nested lists", texts=True)
+
+    def maps(tf, keys, values):
+        handles = []
+        for own, v in zip(keys, values):
+            m = tf.raw_ops.EmptyTensorMap()
+            for i, k in enumerate(own):
+                m = tf.raw_ops.TensorMapInsert(input_handle=m, key=tf.constant(k), value=v[i])
+            handles.append(unknown(tf, m))
+        total = tf.raw_ops.AddN(inputs=handles)
+        return [tf.raw_ops.TensorMapSize(input_handle=total)] + [
+            tf.raw_ops.TensorMapLookup(input_handle=total, key=held(tf, k), value_dtype=tf.float32) for k in sorted(set(sum(keys, [])))]
+
+    for keys in ([[1, 2], [2, 3]], [[], [1]], [[1], []], [[1, 2, 3]] * 3, [[5, 1], [1, 5], [5], [7]]):
+        yield Graph(lambda tf, *v: maps(tf, keys, v), *[g.values("float32", (len(k), 2)) for k in keys], name=f"sum of maps {keys}", texts=True)
+    yield Graph(lambda tf, *v: maps(tf, [[1], [1]], v), np.float32([[1, 2]]), np.float32([[1]]), name="sum of maps of two shapes", texts=True)
+
+    def mixed(tf, first):
+        both = [unknown(tf, filled(tf, "float32", -1, [])), unknown(tf, tf.raw_ops.EmptyTensorMap())]
+        return [tf.raw_ops.TensorMapSize(input_handle=tf.raw_ops.AddN(inputs=both[::first]))]
+
+    for first in (1, -1):
+        yield Graph(lambda tf: mixed(tf, first), name=f"sum of a list and a map {first}", texts=True)
+
+    def vector(tf, *v):
+        h = tf.stack([filled(tf, "float32", -1, [a]) for a in v])
+        both = [unknown(tf, h)] * 2
+        return [tf.raw_ops.TensorListLength(input_handle=tf.raw_ops.AddN(inputs=both)[0])]
+
+    yield Graph(vector, x, x, name="sum of vectors of lists", texts=True)
+
+    def unlimited(tf, v):
+        h = [unknown(tf, tf.raw_ops.EmptyTensorList(element_shape=held(tf, -1), max_num_elements=1, element_dtype=tf.float32)) for _ in range(2)]
+        total = tf.raw_ops.AddN(inputs=h)
+        for _ in range(3):
+            total = tf.raw_ops.TensorListPushBack(input_handle=total, tensor=v)
+        return [tf.raw_ops.TensorListLength(input_handle=total)]
+
+    yield Graph(unlimited, x, name="sum has no maximum")
