@@ -8,25 +8,34 @@
 #include "kernels/array/array.h"
 #include "kernels/list/list.h"
 #include "kernels/entry.h"
+#include "kernels/math/elementwise.h"
 #include "runtime/base/thread.h"
 #include "runtime/base/checked.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+/* A written element has the rank and dimensions of `t`, also if `t` has no value: the elements of a
+ * gradient array take the shapes of its forward array's elements, and a read may drop the value. */
 struct slot {
     struct rt_tensor t;
     bool written, read, cleared;
 };
 
+enum { NAME_BYTES = 320 };
+
 struct array {
     struct rt_object o;
     struct rt_mutex mu;
     enum rt_dtype dtype;
-    bool grows, clears, alike, closed;
-    char name[160];
+    bool clears, alike;
+    bool sums;             /* a gradient array: each write adds to the element */
+    struct rt_span source; /* attribute of the node that made a gradient array */
+    char name[NAME_BYTES];
     /* mu guards all members from here on */
-    struct rt_shape shape; /* the shape common to all elements, as far as it is known */
+    bool grows, closed;
+    struct array *grads, *next_grad; /* gradient arrays, which their forward array holds */
+    struct rt_shape shape;           /* the shape common to all elements, as far as it is known */
     int64_t n, capacity;
     struct slot *slot;
     struct rt_buffer *memory; /* memory that holds the array `slot` */
@@ -47,6 +56,10 @@ static void array_free(struct rt_object *o)
     struct array *a = (struct array *)o;
 
     array_empty(a);
+    for (struct array *g = a->grads, *next; g; g = next) {
+        next = g->next_grad;
+        rt_object_unref(&g->o);
+    }
     rt_mutex_clear(&a->mu);
     rt_pool_free(a);
 }
@@ -101,6 +114,22 @@ static enum rt_status flow_out(struct rt_run *r, int k, const struct rt_tensor *
     return RT_OK;
 }
 
+/* Returns a new array with n elements. On failure, returns NULL and sets r->err. */
+static struct array *array_new(struct rt_run *r, enum rt_dtype dtype, int64_t n)
+{
+    struct array *a = rt_run_alloc(r, sizeof *a);
+
+    if (!a)
+        return NULL;
+    rt_object_init(&a->o, &array_type);
+    rt_mutex_init(&a->mu);
+    a->dtype = dtype;
+    if (array_resize(r, a, n))
+        return a;
+    rt_object_unref(&a->o);
+    return NULL;
+}
+
 /* ---- TensorArrayV3(size) -> handle, flow ---- */
 
 static atomic_int counter;
@@ -117,27 +146,47 @@ static enum rt_status make_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "Size should be >= 0.");
     if (!kn_items_check(rt_attr_dtype(r->node, "dtype"), "a TensorArray", r->err))
         return r->err->code;
-    struct array *a = rt_run_alloc(r, sizeof *a);
+    struct array *a = array_new(r, rt_attr_dtype(r->node, "dtype"), n);
     if (!a)
         return r->err->code;
-    rt_object_init(&a->o, &array_type);
-    rt_mutex_init(&a->mu);
-    a->dtype = rt_attr_dtype(r->node, "dtype");
     a->shape = *rt_attr_shape(r->node, "element_shape");
     a->grows = rt_attr_bool(r->node, "dynamic_size");
     a->clears = rt_attr_bool(r->node, "clear_after_read");
     a->alike = rt_attr_bool(r->node, "identical_element_shapes");
     snprintf(a->name, sizeof a->name, "%.*s_%d", name.n ? (int)(name.n < 128 ? name.n : 128) : 128,
              name.n ? (const char *)name.p : r->node->name, atomic_fetch_add(&counter, 1));
-    if (!array_resize(r, a, n)) {
-        rt_object_unref(&a->o);
-        return r->err->code;
-    }
     enum rt_status st = rt_out_object(r, 0, &a->o);
     return st ? st : flow_out(r, 1, NULL);
 }
 
 /* ---- element by element, under the lock ---- */
+
+/* Adds v to element i of a gradient array. */
+static enum rt_status add_to_slot(struct rt_run *r, struct array *a, int64_t i,
+                                  const struct rt_tensor *v)
+{
+    struct slot *e = &a->slot[i];
+    struct rt_tensor sum = {0};
+    struct rt_shape have, more;
+
+    kn_shape_get(&e->t, &have);
+    kn_shape_get(v, &more);
+    if (!kn_shape_eq(&have, &more))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "TensorArray %s: Could not aggregate to TensorArray index %lld because the "
+                       "existing shape is %s but the new input shape is %s.",
+                       a->name, (long long)i, KN_TEXT(&have), KN_TEXT(&more));
+    if (!e->t.dtype)
+        return kn_keep(r, &e->t, v);
+    if (!kn_is_number(a->dtype))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "tensor_array::AddToTensor type not supported: %s", rt_dtype_name(a->dtype));
+    const enum rt_status st = kn_numbers_add(r, &e->t, v, &sum);
+    rt_tensor_clear(st ? &sum : &e->t);
+    if (!st)
+        e->t = sum;
+    return st;
+}
 
 static enum rt_status write_one(struct rt_run *r, struct array *a, int64_t i,
                                 const struct rt_tensor *v)
@@ -168,15 +217,43 @@ static enum rt_status write_one(struct rt_run *r, struct array *a, int64_t i,
                        "TensorArray %s: Could not write to TensorArray index %lld because it has "
                        "already been read.",
                        a->name, (long long)i);
-    if (e->written)
+    if (e->written && !a->sums)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "TensorArray %s: Could not write to TensorArray index %lld because it has "
                        "already been written to.",
                        a->name, (long long)i);
-    enum rt_status st = kn_keep(r, &e->t, v);
-    e->written = !st;
+    enum rt_status st = e->written ? add_to_slot(r, a, i, v) : kn_keep(r, &e->t, v);
+    if (st)
+        return st;
+    e->written = true;
     if (a->alike)
         a->shape = s;
+    return RT_OK;
+}
+
+/* Makes *out the value of element i, which has none: zeros. */
+static enum rt_status zeros(struct rt_run *r, const struct array *a, int64_t i,
+                            struct rt_tensor *out)
+{
+    struct rt_shape s = a->shape;
+
+    if (a->slot[i].written)
+        kn_shape_get(&a->slot[i].t, &s);
+    if (!kn_shape_known(&s))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "TensorArray %s: Could not read from TensorArray index %lld.  "
+                       "Furthermore, the element shape is not fully defined: %s.  It is "
+                       "possible you are working with a resizeable TensorArray and "
+                       "stop_gradients is not allowing the gradients to be written.  If you "
+                       "set the full element_shape property on the forward TensorArray, the "
+                       "proper all-zeros tensor will be returned instead of incurring this "
+                       "error.",
+                       a->name, (long long)i, KN_PARTIAL(&s));
+    enum rt_status st = rt_tensor_new(out, rt_run_pool(r), a->dtype, s.rank, s.dim, r->err);
+    if (!st && out->data && rt_dtype_is_plain(a->dtype))
+        st = kn_zero_chunks(r, out->data, rt_tensor_bytes(out));
+    if (st)
+        rt_tensor_clear(out);
     return st;
 }
 
@@ -193,31 +270,19 @@ static enum rt_status read_one(struct rt_run *r, struct array *a, int64_t i, str
                        "TensorArray %s: Could not read index %lld twice because it was cleared "
                        "after a previous read (perhaps try setting clear_after_read = false?).",
                        a->name, (long long)i);
-    if (!e->written) {
-        if (!kn_shape_known(&a->shape))
-            return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                           "TensorArray %s: Could not read from TensorArray index %lld.  "
-                           "Furthermore, the element shape is not fully defined: %s.  It is "
-                           "possible you are working with a resizeable TensorArray and "
-                           "stop_gradients is not allowing the gradients to be written.  If you "
-                           "set the full element_shape property on the forward TensorArray, the "
-                           "proper all-zeros tensor will be returned instead of incurring this "
-                           "error.",
-                           a->name, (long long)i, KN_PARTIAL(&a->shape));
-        enum rt_status st =
-            rt_tensor_new(out, rt_run_pool(r), a->dtype, a->shape.rank, a->shape.dim, r->err);
-        if (!st && out->data && rt_dtype_is_plain(a->dtype))
-            st = kn_zero_chunks(r, out->data, rt_tensor_bytes(out));
-        if (st) {
-            rt_tensor_clear(out);
-            return st;
-        }
-    } else {
+    if (e->t.dtype) {
         rt_tensor_ref(out, &e->t);
+    } else {
+        const enum rt_status st = zeros(r, a, i, out);
+        if (st)
+            return st;
     }
     e->read = true;
     if (a->clears) {
+        const struct rt_tensor shape = {.rank = out->rank};
         rt_tensor_clear(&e->t);
+        e->t = shape;
+        memcpy(e->t.dim, out->dim, sizeof out->dim);
         e->cleared = true;
     }
     return RT_OK;
@@ -570,6 +635,114 @@ static enum rt_status concat_run(struct rt_run *r)
     return st;
 }
 
+/* ---- TensorArrayGradV3(handle, flow), TensorArrayGradWithShape(handle, flow, shape) ---- */
+
+/* Reads the dimensions that TensorArrayGradWithShape puts before those of each element. */
+static enum rt_status prepended(struct rt_run *r, struct rt_shape *s)
+{
+    *s = (struct rt_shape){0};
+    if (r->n_in < 3)
+        return RT_OK;
+    const struct rt_tensor *t = &r->in[2];
+    if (t->rank != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "shape must be a vector of {int32,int64}, got shape %s", KN_TEXT(t));
+    for (int64_t i = 0; i < t->dim[0] && i < RT_MAX_RANK; i++)
+        if (kn_int_at(t, i) < 0)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "Dimension %lld must be >= 0",
+                           (long long)kn_int_at(t, i));
+    s->rank = kn_ints(t, s->dim, RT_MAX_RANK);
+    if (s->rank < 0 || rt_count(s->rank, s->dim) < 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "TensorArrayGradWithShape: the shape to prepend is too large");
+    return RT_OK;
+}
+
+/* Puts the dimensions of `first` before those of *s. */
+static enum rt_status prepend(struct rt_run *r, const struct rt_shape *first, struct rt_shape *s)
+{
+    if (s->rank < 0 || !first->rank)
+        return RT_OK;
+    if (first->rank + s->rank > RT_MAX_RANK)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: more than %d dimensions are not supported",
+                       r->node->schema->name, RT_MAX_RANK);
+    memmove(s->dim + first->rank, s->dim, (size_t)s->rank * sizeof s->dim[0]);
+    memcpy(s->dim, first->dim, (size_t)first->rank * sizeof s->dim[0]);
+    s->rank = (int8_t)(s->rank + first->rank);
+    return RT_OK;
+}
+
+/* Fills the new gradient array g of `a`. */
+static enum rt_status shape_like(struct rt_run *r, struct array *g, const struct array *a,
+                                 const struct rt_shape *first)
+{
+    g->shape = a->shape;
+    enum rt_status st = prepend(r, first, &g->shape);
+    for (int64_t i = 0; i < a->n && !st; i++) {
+        struct rt_shape s;
+        if (a->slot[i].written) {
+            kn_shape_get(&a->slot[i].t, &s);
+            if ((st = prepend(r, first, &s)))
+                return st;
+            g->slot[i].written = true;
+            g->slot[i].t.rank = (int8_t)s.rank;
+            memcpy(g->slot[i].t.dim, s.dim, sizeof s.dim);
+        }
+        st = rt_run_tick(r, i);
+    }
+    return st;
+}
+
+/* Sets *out to the gradient array of `a` for this node's source, which is made if there is none
+ * yet. `a` is locked. */
+static enum rt_status grad_of(struct rt_run *r, struct array *a, struct array **out)
+{
+    const struct rt_span source = rt_attr_str(r->node, "source");
+    struct rt_shape first;
+
+    if (a->sums)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Wrong input container. _tensor_array_grads%s",
+                       a->name);
+    enum rt_status st = prepended(r, &first);
+    if (st)
+        return st;
+    for (*out = a->grads; *out; *out = (*out)->next_grad)
+        if (rt_span_eq((*out)->source, source))
+            return RT_OK;
+    a->grows = false;
+    struct array *g = array_new(r, a->dtype, a->n);
+    if (!g)
+        return r->err->code;
+    snprintf(g->name, sizeof g->name, "%.160s@%.*s", a->name,
+             (int)(source.n < 128 ? source.n : 128), (const char *)source.p);
+    g->source = source;
+    g->sums = true;
+    g->clears = true;
+    g->alike = a->alike;
+    if ((st = shape_like(r, g, a, &first))) {
+        rt_object_unref(&g->o);
+        return st;
+    }
+    g->next_grad = a->grads;
+    a->grads = *out = g;
+    return RT_OK;
+}
+
+static enum rt_status grad_run(struct rt_run *r)
+{
+    struct array *a = array_begin(r), *g = NULL;
+
+    if (!a)
+        return r->err->code;
+    enum rt_status st = grad_of(r, a, &g);
+    if (!st)
+        rt_object_ref(&g->o);
+    array_end(a, st);
+    if (!st)
+        st = rt_out_object(r, 0, &g->o);
+    return st ? st : flow_out(r, 1, NULL);
+}
+
 /* The effect RT_RANDOM keeps TensorArray ops from being merged or folded. The flow edges define
  * their order. */
 #define ARRAY_OP(symbol, op_, run_)                                                                \
@@ -586,3 +759,5 @@ ARRAY_OP(tensor_array_concat_v3, "TensorArrayConcatV3", concat_run)
 ARRAY_OP(tensor_array_split_v3, "TensorArraySplitV3", split_run)
 ARRAY_OP(tensor_array_size_v3, "TensorArraySizeV3", size_run)
 ARRAY_OP(tensor_array_close_v3, "TensorArrayCloseV3", close_run)
+ARRAY_OP(tensor_array_grad_v3, "TensorArrayGradV3", grad_run)
+ARRAY_OP(tensor_array_grad_with_shape, "TensorArrayGradWithShape", grad_run)

@@ -389,3 +389,10 @@ CASES += one_node("Fact")
 case("AddN", ("h", "TensorListFromTensor", [f32([2, 2], [1, 2, 3, 4]), i32(2)], NAMES),
      ("sum", "AddN", ["h", "h", "h"], {"N": 3, "T": "variant"}),
      ("get", "TensorListStack", ["sum", i32(2)], {"element_dtype": "float32", "num_elements": -1}), steps=[["get:0"]])
+FIRST = ("w", "TensorArrayWriteV3", ["array", scalar("int32", 0), f32([2], [1, 2]), "array:1"], {"T": "float32"})
+for gradient, grad_inputs, value in (("TensorArrayGradV3", ["array", "w"], f32([2], [3, 4])),
+                                     ("TensorArrayGradWithShape", ["array", "w", i32(1)], f32([1, 2], [3, 4]))):
+    case(gradient, ARRAY, FIRST, ("g", gradient, grad_inputs, {"source": "gradients"}),
+         ("a", "TensorArrayWriteV3", ["g", scalar("int32", 0), value, "g:1"], {"T": "float32"}),
+         ("b", "TensorArrayWriteV3", ["g", scalar("int32", 0), value, "a"], {"T": "float32"}),
+         ("r", "TensorArrayReadV3", ["g", scalar("int32", 0), "b"], {"dtype": "float32"}), steps=[["r:0"], ["r:0"]])

@@ -360,3 +360,156 @@ def sums(g, op):
         return [tf.raw_ops.TensorListLength(input_handle=total)]
 
     yield Graph(unlimited, x, name="sum has no maximum")
+
+
+@spec("TensorArrayGradV3", "TensorArrayGradWithShape")
+def array_gradients(g, op):
+    def case(fn, *feeds, name="", dtype="float32", more=(), source="g", **attrs):
+        def build(tf, *v):
+            R = tf.raw_ops
+            h, flow = R.TensorArrayV3(size=held(tf, 3), dtype=dtype, **attrs)
+
+            class Tools:
+                def write(h, flow, i, v):
+                    return R.TensorArrayWriteV3(handle=h, index=held(tf, i), value=v, flow_in=flow)
+
+                def read(h, flow, i):
+                    return R.TensorArrayReadV3(handle=h, index=held(tf, i), flow_in=flow, dtype=dtype)
+
+                def grad(h, flow, source=source):
+                    if op == "TensorArrayGradV3":
+                        return R.TensorArrayGradV3(handle=h, flow_in=flow, source=source)
+                    return R.TensorArrayGradWithShape(handle=h, flow_in=flow, source=source, shape_to_prepend=held(tf, list(more), tf.int32))
+
+                def size(h, flow):
+                    return R.TensorArraySizeV3(handle=h, flow_in=flow)
+
+            return fn(tf, R, Tools, h, flow, *v)
+
+        return Graph(build, *feeds, name=f"{name} {dtype} {list(more)} {attrs}", texts=True)
+
+    def forward(T, h, flow, v):
+        for i, x in enumerate(v):
+            flow = T.write(h, flow, i, x)
+        return flow
+
+    def added(written, reads):
+        """Writes the first values to the forward array, the others in turn to the gradient's element 0, and reads."""
+        def fn(tf, R, T, h, flow, *v):
+            flow = forward(T, h, flow, v[:written])
+            a, flow = T.grad(h, flow)
+            for x in v[written:]:
+                flow = T.write(a, flow, 0, x)
+            return [T.size(a, flow)] + [T.read(a, flow, i) for i in reads]
+        return fn
+
+    prefixes = ((),) if op == "TensorArrayGradV3" else ((), (3,), (0,), (2, 1))
+    for more in prefixes:
+        for dtype in NUMBERS if op == "TensorArrayGradV3" else ("float32", "int64"):
+            for shape in ((), (2,), (2, 0, 3)):
+                for n in (0, 1, 3):
+                    for alike in (False, True)[: 1 + (dtype == "float32")]:
+                        values = [g.values(dtype, shape) for _ in range(3)] + [g.values(dtype, (*more, *shape)) for _ in range(n)]
+                        yield case(added(3, (0, 1, 2)), *values, name=f"{n} added", dtype=dtype, more=more, identical_element_shapes=alike)
+        x, y = [g.values("float32", (2,)) for _ in range(3)], g.values("float32", (*more, 2))
+        for written in (0, 1, 2):
+            for shape in (None, [2], [None]):
+                yield case(added(written, (0,)), *x[:written], name=f"{written} written", more=more, element_shape=shape)
+                yield case(added(written, (2,)), *x[:written], name=f"{written} written", more=more, element_shape=shape)
+                yield case(added(written, (0,)), *x[:written], y, y, name=f"{written} written and added", more=more, element_shape=shape)
+        for bad in (g.values("float32", (3, 3)), np.float32(1)):
+            for attrs in ({}, {"identical_element_shapes": True}, {"element_shape": [2]}):
+                yield case(added(1, (0,)), x[0], bad, name=f"first of another shape {np.shape(bad)}", more=more, **attrs)
+                yield case(added(1, (0,)), x[0], y, bad, name=f"second of another shape {np.shape(bad)}", more=more, **attrs)
+                yield case(added(0, (0,)), y, bad, name=f"second of another shape {np.shape(bad)}", more=more, **attrs)
+        for dtype, v in (("string", np.array(b"a", object)), ("bool", np.bool_(True))):
+            if dtype != "string":  # TensorFlow has no zeros of strings; ours are empty
+                yield case(added(1, (0,)), v, name="none added", dtype=dtype)
+            yield case(added(1, (0,)), v, v, name="one added", dtype=dtype)
+            yield case(added(1, (0,)), v, v, v, name="two added", dtype=dtype)
+
+    x = [g.values("float32", (2,)) for _ in range(3)]
+
+    def twice(again, clear):
+        def fn(tf, R, T, h, flow, *v):
+            flow = forward(T, h, flow, v)
+            a, flow = T.grad(h, flow, "g")
+            flow = T.write(a, flow, 0, v[0])
+            b, flow = T.grad(h, flow, again)
+            flow = T.write(b, flow, 0, v[1])
+            return [T.read(b, flow, 0), T.size(b, flow)]
+        return case(fn, *x, name=f"another gradient {again}", clear_after_read=clear)
+
+    for again in ("g", "other", ""):
+        for clear in (False, True):
+            yield twice(again, clear)
+
+    def after_read(tf, R, T, h, flow, *v):
+        a, flow = T.grad(h, forward(T, h, flow, v))
+        flow = T.write(a, flow, 0, v[0])
+        with tf.control_dependencies([T.read(a, flow, 0)]):
+            return [T.write(a, flow, 0, v[0])]
+
+    def read_twice(tf, R, T, h, flow, *v):
+        a, flow = T.grad(h, forward(T, h, flow, v))
+        first = T.read(a, flow, 0)
+        with tf.control_dependencies([first]):
+            return [first, T.read(a, flow, 0)]
+
+    def source_read(tf, R, T, h, flow, *v):
+        flow = forward(T, h, flow, v)
+        first = T.read(h, flow, 0)
+        with tf.control_dependencies([first]):
+            a, grad_flow = T.grad(h, flow)
+        return [first, T.read(a, grad_flow, 0), T.read(a, grad_flow, 1)]
+
+    for clear in (False, True):
+        yield case(after_read, *x, name="write after read", clear_after_read=clear)
+        yield case(read_twice, *x, name="read twice", clear_after_read=clear)
+        yield case(source_read, *x, name="forward array read before", clear_after_read=clear)
+
+    def of_gradient(tf, R, T, h, flow, *v):
+        a, flow = T.grad(h, forward(T, h, flow, v))
+        return [T.grad(a, flow)[1]]
+
+    yield case(of_gradient, *x, name="gradient of a gradient")
+
+    def beyond(which):
+        def fn(tf, R, T, h, flow, *v):
+            flow = forward(T, h, flow, v)
+            a, grad_flow = T.grad(h, flow)
+            with tf.control_dependencies([a]):
+                return [T.write((h, a)[which], (flow, grad_flow)[which], 5, v[0])]
+        return fn
+
+    for which in (0, 1):
+        for grows in (False, True):
+            yield case(beyond(which), *x, name=f"write beyond the end {which}", dynamic_size=grows)
+
+    def closed(which, then):
+        def fn(tf, R, T, h, flow, *v):
+            flow = forward(T, h, flow, v)
+            a, grad_flow = (h, flow) if which == "forward first" else T.grad(h, flow)
+            with tf.control_dependencies([a, grad_flow]):
+                close = R.TensorArrayCloseV3(handle=a if which == "gradient" else h)
+            with tf.control_dependencies([close]):
+                return [T.size(a, grad_flow) if then == "size" else T.size(*T.grad(h, tf.identity(grad_flow)))]
+        return case(fn, *x, name=f"closed {which} {then}")
+
+    for which in ("forward first", "forward", "gradient"):
+        for then in ("size", "grad"):
+            yield closed(which, then)
+
+    def scattered(tf, R, T, h, flow, *v):
+        a, flow = T.grad(h, forward(T, h, flow, v[:3]))
+        for _ in range(2):
+            flow = R.TensorArrayScatterV3(handle=a, indices=held(tf, [0, 0, 1]), value=v[3], flow_in=flow)
+        return [R.TensorArrayGatherV3(handle=a, indices=held(tf, [2, 0, 1]), flow_in=flow, dtype=tf.float32)]
+
+    yield case(scattered, *x, g.values("float32", (3, 2)), name="scattered")
+    yield case(lambda tf, R, T, h, flow: [T.grad(h, flow)[1]], name="flow")
+    if op == "TensorArrayGradWithShape":
+        for more in ((-1,), (-2, 3)):
+            yield case(added(3, (1,)), *x, name="refused", more=more)
+        yield case(lambda tf, R, T, h, flow, *v: [T.read(R.TensorArrayGradWithShape(handle=h, flow_in=forward(T, h, flow, v), source="g", shape_to_prepend=held(tf, [[3]], tf.int32))[0], flow, 0)],
+                   *x, name="shape of rank 2")
