@@ -1,10 +1,12 @@
 /*
  * Decodes the body of a classify or regress request within a budget. The number of decoded Examples
  * must equal the number in the JSON, and the decoder of the wire format must accept each Example.
+ * The same bytes are an Example for DecodeJSONExample, whose messages that decoder must accept too.
  */
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "kernels/parsing/json_example.h"
 #include "runtime/base/arena.h"
 #include "server/protocol/tfs/json_examples.h"
 #include "server/protocol/tfs/wire.h"
@@ -23,6 +25,25 @@ static void walk(struct srv_cursor c, int depth)
         abort();
 }
 
+static void rewrite(const uint8_t *data, size_t size)
+{
+    struct rt_error err = {0};
+    struct rt_bytes out, text, hashes;
+    const struct kn_json_buffers b = {&out, &text, &hashes};
+    struct rt_bytes *const all[] = {&out, &text, &hashes};
+
+    for (int k = 0; k < 3; k++)
+        rt_bytes_init(all[k], 64 * size + 64);
+    if (!kn_example_from_json(rt_span_of(data, size), &b, NULL, NULL, &err)) {
+        const struct rt_span s = rt_span_of(out.p, out.n);
+        walk(srv_cursor_of(&s, s.n), 2);
+    } else if (err.code != RT_INVALID_ARGUMENT) {
+        abort();
+    }
+    for (int k = 0; k < 3; k++)
+        rt_bytes_clear(all[k]);
+}
+
 const struct fuzz_cost fuzz_cost = FUZZ_MESSAGE;
 
 void fuzz_one(const uint8_t *data, size_t size)
@@ -32,6 +53,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct srv_json_doc doc;
     struct rt_tensor t = {0};
 
+    rewrite(data, size);
     if (srv_json_check(&doc, rt_span_of(data, size), NULL, &err) == RT_OK &&
         srv_json_decode_examples(&doc, &(struct srv_allowance){.left = BUDGET}, &t, &err) ==
             RT_OK) {

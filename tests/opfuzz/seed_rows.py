@@ -396,3 +396,5 @@ for gradient, grad_inputs, value in (("TensorArrayGradV3", ["array", "w"], f32([
          ("a", "TensorArrayWriteV3", ["g", scalar("int32", 0), value, "g:1"], {"T": "float32"}),
          ("b", "TensorArrayWriteV3", ["g", scalar("int32", 0), value, "a"], {"T": "float32"}),
          ("r", "TensorArrayReadV3", ["g", scalar("int32", 0), "b"], {"dtype": "float32"}), steps=[["r:0"], ["r:0"]])
+CASES += one_node("DecodeJSONExample", s('{"features": {"feature": {"a": {"int64List": {"value": [1, "2"]}}, "b": {"floatList": {"value": '
+                                         '[0.5, "NaN"]}}, "c": {"bytesList": {"value": ["YQ==", null]}}}}}', "{}"))

@@ -409,3 +409,49 @@ def parse_single_sequence(g, op):
         yield which.case(op, scalar(b""))
     for d in (np.float32([1]), np.float32(1), np.float32([[1, 2]]), np.float32([5, 6])):
         yield Sequence(Spec(dense={"f": ("float32", [2], d)})).case(op, scalar(b""))
+
+
+@spec("DecodeJSONExample")
+def decode_json_example(g, op):
+    def feature(kind, *values):
+        return b'{"features":{"feature":{"a":{"%s":{"value":%s}}}}}' % (kind, b"[" + b",".join(values) + b"]")
+
+    def case(*texts, shape=None):
+        return Case(np.array([*texts, None], object)[:-1].reshape(shape or (len(texts),)))
+
+    whole = b'{"features":{"feature":{"a":{"int64List":{"value":[1,"2"]}},"b":{"floatList":{"value":[1.5,"NaN"]}},"c":{"bytesList":{"value":["YQ=="]}}}}}'
+    yield case(whole)
+    yield case(whole, b"{}", whole, shape=(3, 1))
+    yield case(whole, shape=())
+    yield case(shape=(0,))
+    yield case(shape=(2, 0))
+    for texts in ((b"{}", b"{", b"["), (b"{}", b"x"), (whole, whole[:-1])):
+        yield case(*texts)
+    floats = ("-0 0 0.1 16777217 1e38 1e-50 3.4028235e38 3.4028236e38 3.4028235677973366e38 -3.5e38 1e39 1e400 - 1e 1e+5 1E-5 1e5.5 +1 1e-400 0e5 -01 00 1a {} true null .5 5. NaN "
+              '"NaN" "nan" "inf" "Infinity" "-Infinity" "+Infinity" "1e39" "0x10" "01" "1." "-" "+1" "1e400" "true" "" \'1\' "x" [1] [] [[],[1]] [null]').split()
+    integers = ("1.0 1e3 -0 1.5 9223372036854775807 -9223372036854775808 9223372036854775808 -9223372036854775809 9223372036854774784.0 1e18 1e19 9007199254740993 9007199254740993.0 "
+                '12345678901234567890 -0.0 1e-1 10e-1 1.0000000000000000000001 01 - false true null 1e400 "1e2" "-5" "+5" "01" "0x1" "1.0" "1.5" "" "NaN" "x" "9223372036854775808" \'7\' '
+                '"\\u0031" [1] [[2],3] {}').split()
+    strings = ('"YQ" "YWI" "YWI=" "-_-_" "+/+/" "+_-/" "YQ=" "YQ===" "YR==" "YR" null \'YQ\' "Y\\u0051" "====" "=" "" "Y" "$$" 1 "YQ=a" "\\x" ["YQ",["YWI"]] {}').split()
+    for kind, texts in ((b"floatList", floats + ['" 1"', '"1 "', '"1\\n"', '"1 2"', "1 2"]), (b"int64List", integers + ['"1 "', '" 1"']), (b"bytesList", strings + ['" YQ"', '"Y Q"', '"abc\n"'])):
+        for t in texts:
+            yield case(feature(kind, t.encode()))
+            yield case(feature(kind, t.encode(), t.encode()))
+            yield case(feature(kind, b"1" if kind != b"bytesList" else b'"YQ"', t.encode(), b""))
+            yield case(b'{"features":{"feature":{"a":{"%s":{"value":%s}}}}}' % (kind.replace(b"L", b"_l"), t.encode()))
+    for t in (b"", b" ", b"{}", b"[]", b"1", b"null", b'"x"', b" \n{ } ", b"\t\r\n{}\t", b"\x0b{}", b"{} x", b"{}{}", b"{}\x00", b"{", b"{,}", b"[{}]", b"//x\n{}", b'{"x":1}', b'{"x":null}', b'{"":1}', b'{"@type":"x"}',
+              b'{"features":{}}', b'{"features":null}', b'{"features":5}', b'{"features":[]}', b'{"features":"x"}', b'{"features":}', b'{"features" {}}', b'{"features":{},}', b'{"features":{},,}',
+              b'{"features":{},"features":{}}', b"{'features':{}}", b"{features:{}}", b"{\"features':{}}", b'{"fea\\u0074ures":{}}', b'{"features":nul}', b'{"features":nulls}', b'{"features":NULL}'):
+        yield case(t)
+    for t in (b"{}", b"null", b"[]", b"5", b'{"a":{}}', b'{"a":null}', b'{"a":{"int64List":null}}', b'{"a":{"int64List":{"value":null}}}', b'{"a":{"int64List":{"value":[]}}}', b'{"a":{"floatList":{}}}', b'{"a":{"kind":1}}',
+              b'{"a":{"int64List":[1]}}', b'{"a":{"int64List":{"x":1}}}', b'{"a":{"int64List":{"value":[1],"value":[2]}}}', b'{"a":{"int64List":{},"floatList":{}}}', b'{"a":{"int64List":{},"int64List":{}}}',
+              b'{"a":{"int64List":null,"int64List":{}}}', b'{"a":{"int64List":{},"floatList":null}}', b'{"a":{"int64_List":{}}}', b'{"a":{},"a":{}}', b'{"a":{},"a":null}', b'{"a":{},"b":{},"c":{},"b":{}}', b'{"b":{},"a":{}}',
+              b'{"a":{}"b":{}}', b'{"a":{},}', b"{a:{}}", b"{a$:{}}", b"{$a:{}}", b"{a-b:{}}", b"{null:{}}", b"{true:{}}", b"{nulls:{}}", b"{1:{}}", b"{_1:{}}", b'{"1":{}}', b'{"":{}}', b'{"a\x00b":{}}', b'{"\n\t\x01\x7f":{}}',
+              b'{"\\/\\b\\f\\n\\r\\t\\"\\\\\\\'":{}}', b"{'\"\\'':{}}", b'{"\\u12":{}}', b'{"\\u00E9\\u0000":{}}', b'{"\\ud83d\\ude00":{}}', b'{"\\udc00":{}}', b'{"\\ud83d\\u0041":{}}', b'{"\\ud83dx":{}}', b'{"\\ud800":{}}',
+              "{\"\u00e9\u20ac\U0001f600\":{}}".encode(), b'{"\xed\xa0\x80":{}}', b'{"\xf4\x90\x80\x80":{}}', b'{"\xc0\x80":{}}', b'{"\xff":{}}', b'{"abc', b'{"abc\\', b'{"\\u', b'{"a":{"int64List":{"value":[1', b'{"a":{"int64List":{"value":[1}}}'):
+        yield case(b'{"features":{"feature":%s}}' % t)
+        yield case(b'{"features":{"feature":%s}, "features": {"feature": {"a": {}}}}' % t)
+    yield case(b'{"features":{"feature":{"a":{}},"feature":{"a":{}}}}')
+    for depth in (80, 95, 96, 97, 120):
+        yield case(feature(b"int64List", b"[" * depth + b"1" + b"]" * depth))
+        yield case(b"{" * depth)
