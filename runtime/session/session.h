@@ -242,9 +242,8 @@ struct rt_session_stats {
     size_t specialisation_bytes;
     size_t idle_bytes;  /* total size of idle contexts and pools, in bytes */
     size_t state_bytes; /* bytes in variables and tables, except weights from files (state.h) */
-    /* bytes of the constants in the memory of each accelerator */
-    int64_t accelerator_bytes[RT_MAX_ACCELERATORS];
-    bool bf16; /* rt_tuning.bf16 */
+    int64_t accelerator_bytes[RT_MAX_ACCELERATORS]; /* bytes of the constants on each */
+    bool bf16;                                      /* rt_tuning.bf16 */
 };
 void rt_session_stats(struct rt_session *s, struct rt_session_stats *out);
 

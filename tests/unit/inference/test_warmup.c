@@ -224,8 +224,8 @@ static void a_large_record_waits_for_those_of_other_replays(void **state)
     struct world *w = *state;
     struct background_replay b = {.p = replay_of(w)};
     /* the header of a PredictLog with the same request and a response of 100,000 bytes */
-    static const char head[] = "\x32\xbb\x8d\x06\x0a\x15\x12\x13\x0a\x01x\x12\x0e" TENSOR
-                               "\x12\xa0\x8d\x06";
+    static const char head[] =
+        "\x32\xbb\x8d\x06\x0a\x15\x12\x13\x0a\x01x\x12\x0e" TENSOR "\x12\xa0\x8d\x06";
     const size_t n_head = sizeof head - 1, n_record = n_head + 100000;
     char *record = calloc(1, n_record);
     pthread_t thread;
@@ -249,7 +249,8 @@ static void a_large_record_waits_for_those_of_other_replays(void **state)
     assert_ok(b.status, &b.err);
     assert_int_equal(atomic_load(&w->records.held), 0);
     w->records.limit = 100000;
-    assert_fails(srv_replay_run(&b.p, &n, &b.err), RT_RESOURCE_EXHAUSTED, &b.err, "warmup record 0 of ");
+    assert_fails(srv_replay_run(&b.p, &n, &b.err), RT_RESOURCE_EXHAUSTED, &b.err,
+                 "warmup record 0 of ");
     assert_non_null(strstr(b.err.msg, "the record is larger than --max_bytes_in_flight"));
     assert_int_equal(atomic_load(&w->records.held), 0);
     w->records.limit = 1 << 20;
