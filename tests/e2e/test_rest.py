@@ -424,11 +424,10 @@ class LimitsTest(unittest.TestCase):
             g.placeholder("n", "int32")
             g.const("text", "string", [], string_val=[text.encode()])
             g.node("y", "Fill", "n", "text", T="string", index_type="int32")
-        with tempfile.TemporaryDirectory() as folder:
-            small_models.write(os.path.join(folder, "1"),
-                               {"serving_default": ({"n": ("n", "int32")}, {"y": ("y", "string")})}, build)
-            server = self.with_server("--model_name=fill", "--model_base_path=" + folder, "--num_rest_threads=1",
-                                      "--access_log")
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        small_models.write(os.path.join(folder, "1"),
+                           {"serving_default": ({"n": ("n", "int32")}, {"y": ("y", "string")})}, build)
+        server = self.with_server("--model_name=fill", "--model_base_path=" + folder, "--num_rest_threads=1", "--access_log")
         small, large = (json.dumps({"inputs": [n]}).encode() for n in (1, 500))
         with server.connect() as s, server.connect() as other:
             for encoding in ("identity", "gzip"):
