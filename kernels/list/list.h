@@ -45,6 +45,13 @@ bool kn_is_tensor_map(const struct rt_tensor *t);
 /* Runs ZerosLike on the map in input 0. The output is an empty map. */
 enum rt_status kn_tensor_map_zeros_like(struct rt_run *r);
 
+/* ---- ragged tensors in variants (ragged_variant.c) ---- */
+
+/* Returns whether t is a scalar variant that holds a ragged tensor. */
+bool kn_is_ragged(const struct rt_tensor *t);
+/* Runs ZerosLike on the ragged tensor in input 0. The output has the same row splits. */
+enum rt_status kn_ragged_zeros_like(struct rt_run *r);
+
 /* ---- partially known shapes ---- */
 
 /* Reads an element_shape input, which is the scalar -1 (unknown rank) or a vector. */

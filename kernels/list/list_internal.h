@@ -52,7 +52,7 @@ enum rt_status kn_list_put_item(struct rt_run *r, int k, int64_t at, const struc
 /* The cost of allocating a tensor, about 100 ns, in units of rt_run_spend. */
 enum { KN_ITEM_WORK = 1024 };
 
-/* ---- sums (variant_add.c, tensor_map.c) ---- */
+/* ---- sums (variant_add.c, tensor_map.c, ragged_variant.c) ---- */
 
 /* `depth` counts the variants that contain a and b. */
 
@@ -65,6 +65,12 @@ enum rt_status kn_variant_add(struct rt_run *r, const struct rt_tensor *a,
 /* Makes *out the sum of two variants that hold tensor maps. */
 enum rt_status kn_tensor_map_add(struct rt_run *r, const struct rt_tensor *a,
                                  const struct rt_tensor *b, int depth, struct rt_object **out);
+/* Makes *out the sum of two variants that hold ragged tensors. */
+enum rt_status kn_ragged_add(struct rt_run *r, const struct rt_tensor *a, const struct rt_tensor *b,
+                             int depth, struct rt_object **out);
+
+/* Makes *out a variant with the row splits of the ragged tensor in t, and with zeros as values. */
+enum rt_status kn_ragged_zeros(struct rt_run *r, const struct rt_tensor *t, struct rt_tensor *out);
 
 /* Implements rt_op.rows for the list ops. A list cannot be split into rows of the batch, so a node
  * is row-wise only if none of its inputs depends on the batch. */

@@ -400,7 +400,9 @@ enum rt_status kn_list_zeros_like(struct rt_run *r)
         const struct rt_tensor *t = &l->item[i];
         if ((st = rt_run_spend(r, &left, KN_ITEM_WORK)) || !t->dtype)
             continue;
-        st = rt_tensor_new(&o->item[i], rt_run_pool(r), l->elem, t->rank, t->dim, r->err);
+        st = l->elem == RT_VARIANT && kn_is_ragged(t)
+                 ? kn_ragged_zeros(r, t, &o->item[i])
+                 : rt_tensor_new(&o->item[i], rt_run_pool(r), l->elem, t->rank, t->dim, r->err);
         if (!st && rt_dtype_is_plain(l->elem) && o->item[i].data)
             st = kn_zero_chunks(r, o->item[i].data, rt_tensor_bytes(&o->item[i]));
         if (!st)

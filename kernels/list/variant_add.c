@@ -115,6 +115,8 @@ enum rt_status kn_variant_add(struct rt_run *r, const struct rt_tensor *a,
         st = add_lists(r, list_a, list_b, depth, &o);
     else if (kn_is_tensor_map(a) && kn_is_tensor_map(b))
         st = kn_tensor_map_add(r, a, b, depth, &o);
+    else if (kn_is_ragged(a) && kn_is_ragged(b))
+        st = kn_ragged_add(r, a, b, depth, &o);
     else
         st = rt_fail(r->err, RT_INTERNAL,
                      "BinaryOpVariants: Variants a and b have different type ids.  Type names: "

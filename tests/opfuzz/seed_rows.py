@@ -396,5 +396,13 @@ for gradient, grad_inputs, value in (("TensorArrayGradV3", ["array", "w"], f32([
          ("a", "TensorArrayWriteV3", ["g", scalar("int32", 0), value, "g:1"], {"T": "float32"}),
          ("b", "TensorArrayWriteV3", ["g", scalar("int32", 0), value, "a"], {"T": "float32"}),
          ("r", "TensorArrayReadV3", ["g", scalar("int32", 0), "b"], {"dtype": "float32"}), steps=[["r:0"], ["r:0"]])
+RAGGED = ("v", "RaggedTensorToVariant", [i64(0, 1, 3), i64(0, 2, 2, 4), f32([4], [1, 2, 3, 4])],
+          {"RAGGED_RANK": 2, "Tvalues": "float32", "Tsplits": "int64", "batched_input": True})
+case("RaggedTensorToVariant", RAGGED, ("n", "Shape", ["v"], {"T": "variant", "out_type": "int32"}), steps=[["n:0"]])
+case("RaggedTensorFromVariant", RAGGED,
+     ("r", "RaggedTensorFromVariant", ["v"], {"input_ragged_rank": 1, "output_ragged_rank": 2, "Tvalues": "float32", "Tsplits": "int64"}),
+     steps=[["r:0", "r:1", "r:2"]])
+case("RaggedTensorToVariantGradient", RAGGED, ("r", "RaggedTensorToVariantGradient", ["v", i64(0, 1, 3), i32(4)],
+                                               {"Tvalues": "float32", "Tsplits": "int64"}), steps=[["r:0"]])
 CASES += one_node("DecodeJSONExample", s('{"features": {"feature": {"a": {"int64List": {"value": [1, "2"]}}, "b": {"floatList": {"value": '
                                          '[0.5, "NaN"]}}, "c": {"bytesList": {"value": ["YQ==", null]}}}}}', "{}"))

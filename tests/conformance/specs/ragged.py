@@ -131,3 +131,172 @@ def ragged_cross(g, op):
         yield case("S", sparses=[(np.array(indices, "int64"), values, np.array(shape, "int64"))], texts=True)
         yield case("RS", [good], [(np.array(indices, "int64"), values, np.array(shape, "int64"))], texts=True)
     yield case("R", [good], out="int64", key=5)
+
+
+# ---- ragged tensors in variants ----
+
+
+def encoded(tf, splits, values, batched):
+    return tf.raw_ops.RaggedTensorToVariant(rt_nested_splits=list(splits), rt_dense_values=values, batched_input=batched)
+
+
+def decoded(tf, variants, inner, outer, like, tsplits):
+    unknown = tf.compat.v1.placeholder_with_default(variants, None)
+    out = tf.raw_ops.RaggedTensorFromVariant(encoded_ragged=unknown, input_ragged_rank=inner, output_ragged_rank=outer, Tvalues=like.dtype, Tsplits=tsplits)
+    return [*out.output_nested_splits, out.output_dense_values]
+
+
+def nested_splits(g, ranks, dtype):
+    """Returns the row splits of `ranks` ragged dimensions, and the number of values."""
+    out, rows = [], int(g.rng.integers(0, 4)) if ranks else int(g.rng.integers(0, 5))
+    for _ in range(ranks):
+        out.append(splits(g, rows, dtype=dtype))
+        rows = int(out[-1][-1])
+    return out, rows
+
+
+@spec("RaggedTensorToVariant", "RaggedTensorFromVariant")
+def ragged_variants(g, op):
+    def there_and_back(s, values, batched, inner, outer, name=""):
+        tsplits = s[0].dtype if s else np.int64
+
+        def build(tf, *v):
+            t = encoded(tf, v[:-1], v[-1], batched)
+            return [[tf.shape(t)], [tf.shape(t), *decoded(tf, t, inner, outer, v[-1], tsplits)]]
+
+        return Graph(build, *s, values, name=f"{name} {[np.shape(x) for x in s]} {values.dtype} {values.shape} {batched} {inner} {outer}", texts=True)
+
+    types = ("float32", "int64", "string", "bool") if op == "RaggedTensorToVariant" else ("float64", "int32", "uint8", "complex64", "bfloat16")
+    for dtype in types:
+        for tsplits in (np.int32, np.int64):
+            for ranks in (0, 1, 2, 3):
+                for tail in ((), (2,), (0,)):
+                    s, n = nested_splits(g, ranks, tsplits)
+                    values = g.values(dtype, (n, *tail))
+                    yield there_and_back(s, values, False, ranks, ranks)
+                    yield there_and_back(s, values, False, -1, ranks)
+                    if ranks:
+                        yield there_and_back(s, values, True, ranks - 1, ranks)
+                        yield there_and_back(s, values, True, -1, ranks)
+    x = g.values("float32", (6,))
+    for ranks in ((0, 0), (1, 0), (0, 1), (1, 2), (2, 2), (-1, 3), (2, 3), (-1, 0), (0, 5)):
+        for batched in (False, True):
+            yield there_and_back([np.int64([0, 2, 2, 6])], x, batched, *ranks, name="ranks")
+            yield there_and_back([], x.reshape(2, 3), batched, *ranks, name="ranks")
+            yield there_and_back([np.int64([0, 1, 3]), np.int64([0, 2, 2, 6])], x, batched, *ranks, name="ranks")
+            yield there_and_back([np.int64([0])], x[:0], batched, *ranks, name="ranks")
+    for bad in ([1, 2, 6], [0, 2, 7], [0, 2, 5], [0, 4, 2, 6], [0, -4, 2, 6], [], [[0, 6]], 6):
+        for batched in (False, True):
+            yield there_and_back([np.int64(bad)], x, batched, 0 if batched else 1, 1, name=f"splits {bad}")
+            yield there_and_back([np.int64(bad), np.int64([0, 1, 2, 3, 3, 4, 6])], x, batched, 1 if batched else 2, 2, name=f"splits {bad}")
+            yield there_and_back([np.int64([0, 1, 2]), np.int64(bad)], x, batched, 1 if batched else 2, 2, name=f"splits {bad}")
+    yield there_and_back([np.int64([0, 1])], np.float32(1), True, 0, 1, name="scalar")
+    yield there_and_back([np.int64([0, 1])], np.float32(1), False, 1, 1, name="scalar")
+    yield there_and_back([], np.float32(1), False, 0, 0, name="scalar")
+
+    def stacked(parts, inner, outer, dims=None, tsplits=np.int64, like=None, name=""):
+        feeds = [v for s, values in parts for v in (*s, values)]
+
+        def build(tf, *v):
+            v, variants = list(v), []
+            for s, _ in parts:
+                variants.append(encoded(tf, [v.pop(0) for _ in s], v.pop(0), False))
+            t = tf.stack(variants)
+            t = tf.reshape(t, dims) if dims else t
+            return [decoded(tf, t, inner, outer, tf.constant(0, like) if like else tf.constant(parts[0][1][:0]), tsplits)]
+
+        return Graph(build, *feeds, name=f"stacked {name} {[([np.shape(x) for x in s], values.shape) for s, values in parts]} {inner} {outer} {dims}", texts=True)
+
+    for ranks in (0, 1, 2):
+        for dims in (None, (4, 1), (2, 2), (2, 1, 2), (1, 4, 1)):
+            parts = []
+            for _ in range(4):
+                s, n = nested_splits(g, ranks, np.int64)
+                parts.append((s, g.values("float32", (n, 2))))
+            outer = len(dims or (4,)) + ranks
+            yield stacked(parts, ranks, outer, dims)
+            yield stacked(parts, -1, outer, dims)
+    same = [([], g.values("float32", (2, 3))) for _ in range(4)]
+    for dims in (None, (2, 2), (1, 4, 1)):
+        yield stacked(same, -1, len(dims or (4,)) - 1, dims, name="values of one shape")
+    one = ([np.int64([0, 2, 2, 6])], x)
+    for parts in ([one, ([], x)], [([], x), one], [([], x.reshape(1, 6)), ([], x[:3].reshape(1, 3))], [([], x.reshape(1, 6)), ([], x)], [one, ([np.int32([0, 6])], x)],
+                  [one, ([np.int64([0, 6])], g.values("int32", (6,)))], [([], x[:2]), ([], x[:3])]):
+        for inner in (-1, 0, 1):
+            for outer in (0, 1, 2):
+                yield stacked(parts, inner, outer, name="mixed")
+    yield stacked([one, one], 1, 2, like="int32", name="another type")
+    yield stacked([one, one], 1, 2, tsplits=np.int32, name="another type of splits")
+
+    def of_list(tf, rank):
+        h = tf.raw_ops.EmptyTensorList(element_shape=tf.constant(-1), max_num_elements=-1, element_dtype=tf.float32)
+        return [decoded(tf, tf.stack([h, h]) if rank else h, 0, rank, tf.constant(np.float32(0)), np.int64)]
+
+    for rank in (0, 1):
+        yield Graph(lambda tf: of_list(tf, rank), name=f"variants of lists {rank}", texts=True)
+
+    def added(first, second, inner, outer, dims=None):
+        feeds = [*first[0], first[1], *second[0], second[1]]
+
+        def build(tf, *v):
+            k = len(first[0]) + 1
+            both = [tf.compat.v1.placeholder_with_default(encoded(tf, p[:-1], p[-1], dims is not None), None) for p in (v[:k], v[k:])]
+            return [decoded(tf, tf.raw_ops.AddN(inputs=both), inner, outer, tf.constant(first[1][:0]), np.int64), decoded(tf, tf.zeros_like(both[0]), inner, outer, tf.constant(first[1][:0]), np.int64)]
+
+        return Graph(build, *feeds, name=f"sum {inner} {outer} {dims} {feeds}"[:300], texts=True)
+
+    yield added(one, one, 1, 1)
+    yield added(one, ([np.int64([0, 2, 2, 6])], g.values("float32", (6,))), 1, 1)
+    yield added(([], x), ([], g.values("float32", (6,))), 0, 0)
+    for other in (([np.int64([0, 1, 2, 6])], x), ([np.int64([0, 1])], x[:1]), ([], x), ([np.int64([0, 2, 2, 6])], g.values("int32", (6,)))):
+        yield added(one, other, 1, 1)
+        yield added(other, one, 1, 1)
+    yield added(([], x), ([], x[:5]), 0, 0)
+    yield added(one, one, 0, 1, dims=True)
+
+    def mapped(tf, values):
+        rows = tf.RaggedTensor.from_row_splits(values, np.int64([0, 2, 2, 5]))
+        out = tf.map_fn(lambda t: tf.concat([t, t[:1]], 0), rows)
+        return [out.values, out.row_splits]
+
+    def mapped_grad(tf, values):
+        rows = tf.RaggedTensor.from_row_splits(values, np.int64([0, 2, 2, 5]))
+        out = tf.map_fn(lambda t: t * t, rows)
+        return [tf.gradients(tf.reduce_sum(out.values**2), values)[0]]
+
+    yield Graph(mapped, x[:5], name="map_fn")
+    yield Graph(mapped_grad, x[:5], name="gradient of map_fn")
+
+
+@spec("RaggedTensorToVariantGradient")
+def ragged_variant_gradient(g, op):
+    def case(s, values, row_splits, shape, batched=True, name="", of=None):
+        def build(tf, *v):
+            n = len(s)
+            t = of(tf) if of else encoded(tf, v[:n], v[n], batched)
+            return [tf.raw_ops.RaggedTensorToVariantGradient(encoded_ragged_grad=tf.compat.v1.placeholder_with_default(t, None), row_splits=v[n + 1], dense_values_shape=v[n + 2], Tvalues=values.dtype)]
+
+        return Graph(build, *s, values, row_splits, np.int32(shape), name=f"{name} {[np.shape(x) for x in s]} {values.dtype} {values.shape} {row_splits} {shape} {batched}", texts=True)
+
+    for dtype in ("float32", "float64", "int32", "complex64", "bfloat16", "string"):
+        for tsplits in (np.int32, np.int64):
+            for ranks in (1, 2, 3):
+                for tail in ((), (2,), (2, 1)):
+                    s, n = nested_splits(g, ranks, tsplits)
+                    if len(s[0]) > 1:
+                        yield case(s, g.values(dtype, (n, *tail)), s[0], (n, *tail))
+    x = g.values("float32", (6,))
+    one = [np.int64([0, 2, 2, 6])]
+    for row_splits in ([0, 1, 2, 6], [6, 2, 2, 0], [], [[0, 2, 2, 6]], [0, 2, 1, 6], [1, 2, 2, 6]):
+        yield case(one, x, np.int64(row_splits), (6,), name="splits")
+    for shape in ((6, 1), (3, 2), (5,), (-1,)):
+        yield case(one, x, one[0], shape, name="shape")
+    yield case(one, x, np.int64([0]), (6,), batched=False, name="scalar")
+    yield case([], x, np.int64([0]), (6,), batched=False, name="scalar")
+
+    def lists(tf):
+        h = tf.raw_ops.EmptyTensorList(element_shape=tf.constant(-1), max_num_elements=-1, element_dtype=tf.float32)
+        return tf.stack([h] * 3)
+
+    yield case(one, x, one[0], (6,), of=lists, name="no gradients")
+    yield case(one, x.reshape(6, 1), one[0], (6, 1), of=lists, name="no gradients")
