@@ -10,7 +10,7 @@ megabytes within the default memory limit of a run.
 
 Each case is made from a seed of bounds.py. A Fill replaces the string inputs of the seed, either by many elements that
 share 8 MB, or by a tensor of the seed's shape whose elements share 64 MB. In other cases, an op has very many inputs or
-indices that share their data. The CPU time between two checks of the deadline must stay within LATE_MS of bounds.py,
+indices that share their data. The CPU time between two checks of the deadline must stay within TEXT_LATE_MS,
 except in the UNSTOPPABLE ops below. With --growth, only tables that grow and lists that shrink by millions of
 elements are checked, against VALUE_LATE_MS.
 
@@ -24,15 +24,22 @@ import pathlib
 import sys
 
 import bounds
+import ours
 from case import NUMBERS, STRING, Case, Node, Tensor, count, tensor
 
 # Each string has 8 MB. An op takes a second or more to read 4,000 strings, but only a few milliseconds to read one string.
 TEXT_BYTES = 8 << 20
+PIECE_BYTES = 1 << 20  # a long string is made of copies of a fed string of this size, because feeding takes longer
 ELEMENTS = 4000
 # Deadlines in milliseconds: SHORT_MS for cases in which many elements share 8 MB, ONE_MS for cases in which the elements
-# share 64 MB, LONG_MS for other cases, and GROWTH_MS for tables that grow and lists that shrink. All cases except those
-# of SHORT_MS also make their inputs during the run.
+# share 64 MB, LONG_MS for other cases, and GROWTH_MS for tables that grow and lists that shrink. The inputs are also made
+# during the run, which takes a few milliseconds for 8 MB.
 SHORT_MS, ONE_MS, LONG_MS, GROWTH_MS = 100, 900, 600, 4000
+# Limit in milliseconds on the CPU time between two checks of the deadline. It is less than LATE_MS of bounds.py, because
+# the memory that a run needs stays in the process after earlier runs (MALLOC). Otherwise two thirds of the CPU time of
+# all cases would be page faults.
+TEXT_LATE_MS = 75
+MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 29), "MALLOC_TOP_PAD_": str(1 << 27)}
 JOINED = 8  # number of copies of an 8 MB string that make a string of 64 MB
 # RE2 cannot be stopped before the end of a string. It reads 64 MB in 60 to 120 ms, depending on the machine.
 UNSTOPPABLE = ("RegexFullMatch", "RegexReplace", "StaticRegexFullMatch", "StaticRegexReplace")
@@ -42,22 +49,21 @@ UNITS = (b"q", b" ", b"\x0a\x00")
 
 
 @functools.cache
-def long_text(unit):
-    """Returns a string of TEXT_BYTES bytes. More than a thousand cases share this string, which is made only once."""
-    return unit * (TEXT_BYTES // len(unit))
+def piece(unit):
+    """Returns a string tensor of PIECE_BYTES bytes. More than a thousand cases share this tensor, which is made only
+    once."""
+    return Tensor(STRING, (), [unit * (PIECE_BYTES // len(unit))])
 
 
 def filled(name, dims, of, times=1):
-    """Returns the nodes that make `name` a string tensor of shape `dims`. The elements share
-    the bytes of one string, namely `times` copies of the string that is fed as `of`."""
+    """Returns the nodes that make `name` a string tensor of shape `dims`. The elements share the bytes of the string
+    `of`, which has `times` * TEXT_BYTES bytes. It is made of copies of the string that is fed as `of`_piece."""
     shape = tensor("int32", [len(dims)], dims)
-    text = of if times == 1 else f"{name}_joined"
-    nodes = [Node(of, "Placeholder", [], {"dtype": ["type", STRING], "shape": ["shape", None]}),
-             Node(f"{name}_dims", "Const", [], {"dtype": ["type", shape.dtype], "value": ["tensor", shape]}),
-             Node(name, "Fill", [f"{name}_dims", text], {"T": ["type", STRING], "index_type": ["type", shape.dtype]})]
-    if times > 1:
-        nodes.insert(1, Node(text, "StringJoin", [of] * times, {"N": ["i", times], "separator": ["s", b""]}))
-    return nodes
+    n = times * TEXT_BYTES // PIECE_BYTES
+    return [Node(f"{of}_piece", "Placeholder", [], {"dtype": ["type", STRING], "shape": ["shape", None]}),
+            Node(of, "StringJoin", [f"{of}_piece"] * n, {"N": ["i", n], "separator": ["s", b""]}),
+            Node(f"{name}_dims", "Const", [], {"dtype": ["type", shape.dtype], "value": ["tensor", shape]}),
+            Node(name, "Fill", [f"{name}_dims", of], {"T": ["type", STRING], "index_type": ["type", shape.dtype]})]
 
 
 def with_texts(case, names, unit):
@@ -73,7 +79,7 @@ def with_texts(case, names, unit):
             at = next(i for i, n in enumerate(out.nodes) if n.name == name)
             out.nodes[at:at + 1] = filled(name, (t.shape[0] * times,) + t.shape[1:], of)
             del out.feeds[name]
-            out.feeds[of] = Tensor(STRING, (), [long_text(unit)])
+            out.feeds[f"{of}_piece"] = piece(unit)
         elif t.shape and t.shape[0] == first and t.data:
             out.feeds[name] = bounds.Repeated(t, 0, times)
     return out
@@ -96,7 +102,7 @@ def with_one_text(case, names, unit):
         at = next(i for i, n in enumerate(out.nodes) if n.name == name)
         out.nodes[at:at + 1] = filled(name, case.feeds[name].shape, of, JOINED)
         del out.feeds[name]
-        out.feeds[of] = Tensor(STRING, (), [long_text(unit)])
+        out.feeds[f"{of}_piece"] = piece(unit)
     return out
 
 
@@ -155,8 +161,8 @@ def on_texts(op, inputs, attrs, unit=b"q", also=()):
     their bytes."""
     names = [n for n in ("x", "y") if n in inputs or f"{n}_text" in inputs]
     nodes = [n for name in names for n in filled(name, [ELEMENTS], f"{name}_text")]
-    text = Tensor(STRING, (), [long_text(unit)])
-    return Case(op, nodes + [*also, Node("op", op, inputs, attrs)], {f"{n}_text": text for n in names}, [["op"]])
+    feeds = {f"{n}_text_piece": piece(unit) for n in names}
+    return Case(op, nodes + [*also, Node("op", op, inputs, attrs)], feeds, [["op"]])
 
 
 def constant(name, t):
@@ -173,7 +179,7 @@ def table_cases():
     yield on_texts("LookupTableImportV2", ["t", "x", "values"], t, also=[*also, mutable])
     yield on_texts("LookupTableInsertV2", ["t", "x", "values"], t, also=[*also, mutable])
     # The table holds one pair, so that each key of "x" is hashed and compared.
-    insert = [filled("key", [1], "x_text")[i] for i in (1, 2)] + [constant("value", tensor("int64", [1], [1])),
+    insert = [filled("key", [1], "x_text")[i] for i in (2, 3)] + [constant("value", tensor("int64", [1], [1])),
                                                                    Node("put", "LookupTableInsertV2", ["t", "key", "value"], t)]
     for op, inputs, attrs in (("LookupTableFindV2", ["t", "x", "none"], t), ("LookupTableRemoveV2", ["t", "x"], {"Tin": string})):
         case = on_texts(op, inputs, attrs, also=[*also, mutable, *insert])
@@ -211,7 +217,7 @@ def swapped_bytes():
     """Returns a case of DecodeRaw that swaps the bytes of 1.6 GB of int16 values."""
     nodes = filled("x", [200], "text") + [
         Node("op", "DecodeRaw", ["x"], {"out_type": ["type", NUMBERS["int16"]], "little_endian": ["b", False]})]
-    return Case("DecodeRaw", nodes, {"text": Tensor(STRING, (), [long_text(b"q")])}, [["op"]])
+    return Case("DecodeRaw", nodes, {"text_piece": piece(b"q")}, [["op"]])
 
 
 def long_template():
@@ -288,8 +294,10 @@ def main():
     args = parser.parse_args()
     path = f"{args.build}/op_runner" if pathlib.Path(f"{args.build}/op_runner").exists() else f"{args.build}/tests/op_runner"
     part, parts = map(int, args.part.split("/"))
-    short, long = (bounds.Runner(path, ms, 4000, measures_checks=True) for ms in (SHORT_MS, LONG_MS))
-    one = bounds.Runner(path, ONE_MS, 4000, measures_checks=True)
+    if not args.growth:
+        ours.ENVIRONMENT.update(MALLOC)
+    short, one, long = (bounds.Runner(path, ms, 4000, measures_checks=True, late_limit_ms=TEXT_LATE_MS)
+                        for ms in (SHORT_MS, ONE_MS, LONG_MS))
     growth = bounds.Runner(path, GROWTH_MS, 4000, measures_checks=True, late_limit_ms=bounds.VALUE_LATE_MS)
     seeds = [s for of_op in bounds.ops_of(args.only).values() for s in bounds.of_different_types(of_op)]
     cases = [(short, c) for c in itertools.chain.from_iterable(map(text_cases, seeds))]
@@ -303,7 +311,7 @@ def main():
         if args.verbose:
             print(case.op, str(case)[:400], flush=True)
         if runner is one:
-            runner.late_limit_ms = UNSTOPPABLE_LATE_MS if case.op in UNSTOPPABLE else bounds.LATE_MS
+            runner.late_limit_ms = UNSTOPPABLE_LATE_MS if case.op in UNSTOPPABLE else TEXT_LATE_MS
         why = bounds.check(runner, case, False)
         latest[case.op] = max(latest.get(case.op, 0), runner.late_ms)
         done += 1
