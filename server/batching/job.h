@@ -119,9 +119,14 @@ static inline struct srv_cancellation srv_job_cancellation(const struct srv_job 
  * of the turn, the job is queued, or refused with UNAVAILABLE if the queue is full.
  */
 void srv_job_submit(struct srv_job *job);
-/* Ends the work on a job that has left the queue. Calls `done`, or queues a job that is prepared
- * for its run. `status` must be set. */
-void srv_job_end(struct srv_job *job);
-void srv_job_clear(struct srv_job *job);
+
+/* Frees the tensors of the job. */
+static inline void srv_job_clear(struct srv_job *job)
+{
+    for (int i = 0; job->feeds && i < job->n_feeds; i++)
+        rt_tensor_clear(&job->feeds[i]);
+    for (int i = 0; job->fetches && i < job->n_fetches; i++)
+        rt_tensor_clear(&job->fetches[i]);
+}
 
 #endif

@@ -1,11 +1,13 @@
 /* Admits, queues and refuses jobs, and runs jobs inline (scheduler.h). */
 #include "server/batching/scheduler.h"
 
+#include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
 #include "server/batching/io_loop.h"
 #include "server/batching/scheduler_internal.h"
 #include "server/batching/sub_requests.h"
 #include "server/metrics/metrics.h"
+#include "server/tracing/request_span.h"
 
 enum {
     /* Maximum time for inline jobs per turn. The network thread must also serve other
@@ -136,6 +138,35 @@ enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job)
                        "Task size %lld is larger than maximum input batch size %lld",
                        (long long)job->n_rows, (long long)b->max_batch_size);
     return RT_OK;
+}
+
+/* Returns dimension 0 of the feeds if it is equal in all feeds, and otherwise 0. Also returns 0 for
+ * a job with a trace, and for a dynamic callable that did not pass row-wise analysis. */
+static int64_t rows_of(const struct srv_job *job)
+{
+    if (job->trace || (job->signature->is_dynamic && !job->signature->rowwise))
+        return 0;
+    if (!job->n_feeds || !job->feeds[0].rank)
+        return 0;
+    for (int i = 1; i < job->n_feeds; i++)
+        if (!job->feeds[i].rank || job->feeds[i].dim[0] != job->feeds[0].dim[0])
+            return 0;
+    return job->feeds[0].dim[0];
+}
+
+enum rt_status srv_scheduler_make_ready(struct srv_job *job)
+{
+    job->n_rows = rows_of(job);
+    if (!job->fetches) {
+        job->n_fetches = job->signature->def->n_outputs;
+        job->fetches = rt_arena_array(job->arena, (size_t)job->n_fetches + 1, sizeof *job->fetches);
+        if (!job->fetches) {
+            job->n_fetches = 0;
+            return rt_fail_memory(&job->err, "a request's outputs", 0);
+        }
+    }
+    return job->signature->is_dynamic ? RT_OK
+                                      : srv_scheduler_admit(job->io_loop->server->scheduler, job);
 }
 
 /* Completes a split request after its last sub-request has ended. */
@@ -282,6 +313,26 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
             srv_metrics_event(s->server->metrics, "quota_refused");
         srv_scheduler_complete(s, t.refused);
     }
+}
+
+void srv_scheduler_end_job(struct srv_job *job)
+{
+    const bool is_prepared = job->kind == SRV_JOB_PREPARE;
+
+    if (is_prepared) {
+        job->kind = SRV_JOB_RUN;
+        srv_request_span_decoded(job->span, job->started_ns);
+        job->started_ns = 0;
+        if (!job->status)
+            job->status = srv_scheduler_make_ready(job);
+    }
+    if (!is_prepared || job->status) {
+        job->done(job);
+        return;
+    }
+    job->finished_ns = 0;
+    job->next = NULL;
+    srv_scheduler_submit(job->io_loop->server->scheduler, job);
 }
 
 void srv_scheduler_hurry(struct srv_scheduler *s)

@@ -41,6 +41,9 @@ enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *
  * of the version may be queued or running. */
 void srv_model_queue_free(struct srv_model_queue *l);
 
+/* Prepares a job for queuing after its signature and feeds were set: sets the number of rows,
+ * allocates the fetches, and checks admission. */
+enum rt_status srv_scheduler_make_ready(struct srv_job *job);
 /* Checks whether --enable_batching=true accepts a request. The error messages are TensorFlow
  * Serving's. */
 enum rt_status srv_scheduler_admit(struct srv_scheduler *s, struct srv_job *job);

@@ -134,6 +134,9 @@ static inline bool srv_job_is_as_tensorflow(const struct srv_job *job)
 /* Completes a job. Must not be called under the lock. Afterwards the caller must not access the
  * job's version, which may have been freed. */
 void srv_scheduler_complete(struct srv_scheduler *s, struct srv_job *job);
+/* Calls the job's `done`, or queues a job that is prepared for its run. Must not be called under
+ * the lock. */
+void srv_scheduler_end_job(struct srv_job *job);
 /* Completes jobs that have missed their deadlines, linked by `next`. Must not be called under the
  * lock. */
 void srv_scheduler_complete_expired(struct srv_scheduler *s, struct srv_core_job *list);

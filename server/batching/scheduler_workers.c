@@ -34,7 +34,7 @@ void srv_scheduler_complete(struct srv_scheduler *s, struct srv_job *job)
     name_default_deadline(job);
     if (job->status)
         srv_feed_reclaimer_take(&s->reclaimer, job);
-    srv_job_end(job);
+    srv_scheduler_end_job(job);
     atomic_fetch_sub_explicit(&s->n_jobs, 1, memory_order_release);
 }
 
