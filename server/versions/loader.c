@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 
 #include "runtime/select/autotune.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/checked.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/machine.h"
@@ -361,7 +363,9 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
                                    has_tag ? 1 : l->n_tags, &check, &weight_bytes, &load->err);
     if (st)
         return st;
-    const int64_t need = srv_loader_estimate(weight_bytes);
+    /* The configuration of a Triton repository, with its labels, lives as long as the version. */
+    const int64_t need = rt_add_saturated(srv_loader_estimate(weight_bytes),
+                                          t ? (int64_t)rt_arena_used(t->arena) : 0);
     st = admit(l, load, need);
     if (st)
         return st;

@@ -184,6 +184,19 @@ class Labels(Repository):
             self.assertEqual((config.output[0].label_filename, config.output[0].dims), (expected, [-1, 2]))
 
 
+    def test_labels_count_as_memory_of_the_model(self):
+        """Without labels, the limit admits both models: each is estimated at some 8 MB."""
+        for name in ("a", "b"):
+            self.model(name, 'output { name: "y" data_type: TYPE_FP32 dims: [-1, 2] label_filename: "labels.txt" }')
+            with open(os.path.join(self.folder, name, "labels.txt"), "wb") as file:
+                file.write((b"x" * 999 + b"\n") * 15000)
+        self.serve("--total_model_memory_limit_bytes=40M", "--max_num_load_retries=0", "--model_wait_seconds=0")
+        wait_for(lambda: all(self.server.state(name, 1) in ("AVAILABLE", "END") for name in ("a", "b")), "the loads")
+        messages = dict(self.server.states(name)[1] for name in ("a", "b"))
+        self.assertEqual(sorted(messages), ["AVAILABLE", "END"])
+        self.assertIn("--total_model_memory_limit_bytes", messages["END"])
+
+
 class Refusals(Repository):
     def test_what_would_change_answers_is_refused(self):
         io = 'input { name: "x" data_type: TYPE_FP32 dims: 2 } output { name: "y" data_type: TYPE_FP32 dims: 2 }'
