@@ -35,6 +35,11 @@ function count(n) {
   return n >= 100 || Number.isInteger(n) ? Math.round(n).toLocaleString("en") : n.toPrecision(2);
 }
 
+/* The requests of a version: those that were answered and those that failed. */
+function requests(of) {
+  return of.answered + of.failed;
+}
+
 function bytes(n) {
   let unit = 0;
   for (; n >= 1024 && unit < 4; unit++) n /= 1024;
@@ -162,8 +167,8 @@ class Version {
     const latency = difference(now.latency, same.latency);
     const runs = difference(now.batches, same.batches).reduce((a, b) => a + b, 0);
     this.figures.set([now.device, now.precision, bytes(now.weight_bytes), bytes(now.held_bytes),
-      bytes(now.idle_bytes), count(now.queued), count((now.answered - same.answered) / seconds),
-      count((now.failed - same.failed) / seconds), count(now.answered), count(now.failed),
+      bytes(now.idle_bytes), count(now.queued), count((requests(now) - requests(same)) / seconds),
+      count((now.failed - same.failed) / seconds), count(requests(now)), count(now.failed),
       duration(quantile(latency, scale, 0.5)), duration(quantile(latency, scale, 0.99)),
       count((now.rows - same.rows) / runs)]);
   }
@@ -738,7 +743,7 @@ function totalOf(rows, before) {
 function showLive(now, before, seconds) {
   const total = totalOf(now.versions, before);
   const runs = total.batches.reduce((a, b) => a + b, 0);
-  tiles.requests.add((total.answered + total.failed) / seconds);
+  tiles.requests.add(requests(total) / seconds);
   tiles.errors.add(total.failed / seconds);
   tiles.p50.add(quantile(total.latency, now.latency_scale_us, 0.5));
   tiles.p99.add(quantile(total.latency, now.latency_scale_us, 0.99));
