@@ -115,10 +115,11 @@ static void use_freed_memory(struct srv_manager *m)
 {
     for (int i = 0; i < m->n_models; i++)
         for (int k = 0; k < m->models[i]->n_entries; k++) {
-            const struct srv_version *v = m->models[i]->entries[k]->live;
-            if (v && v->loaded && v->loaded->session &&
-                m->models[i]->entries[k]->state != SRV_UNLOADING)
-                rt_session_memory_freed(v->loaded->session);
+            const struct srv_managed_version *e = m->models[i]->entries[k];
+            /* The unload threads may have freed what other versions have loaded. */
+            const bool lives = e->state == SRV_AVAILABLE || e->state == SRV_LOADING;
+            if (lives && e->live && e->live->loaded->session)
+                rt_session_memory_freed(e->live->loaded->session);
         }
 }
 
