@@ -131,20 +131,17 @@ static enum rt_status replay_record(const struct replayer *replayer, int64_t ind
 
 /* ---- the whole file ---- */
 
-/* Charges the next record before it is read. Waits while it does not fit in the budget beside those
- * of other threads and replays. */
-static enum rt_status charge_record(struct replay *all, struct replayer *replayer,
+/* Charges the next record before it is read. Fails with UNAVAILABLE if it does not fit in the
+ * budget beside those of other threads and replays. */
+static enum rt_status charge_record(const struct replay *all, struct replayer *replayer,
                                     struct rt_error *err) RT_REQUIRES(all->mu)
 {
     struct srv_budget *b = all->p->records;
     const size_t n = (size_t)rt_tfrecord_next_bytes(all->file);
-    enum rt_status st = RT_OK;
 
-    while (n > SRV_SMALL_BYTES && !st && !srv_budget_take(b, &replayer->charged, n))
-        st = srv_budget_code(b, 0, n) == RT_UNAVAILABLE
-                 ? srv_replay_wait(&all->target, err)
-                 : srv_budget_refused(b, 0, n, "the record", err);
-    return st;
+    if (n <= SRV_SMALL_BYTES || srv_budget_take(b, &replayer->charged, n))
+        return RT_OK;
+    return srv_budget_refused(b, 0, n, "the record", err);
 }
 
 static void drop_large_record(struct replayer *replayer)
@@ -158,12 +155,8 @@ static enum rt_status next_record(struct replay *all, struct replayer *replayer,
                                   bool *at_end, struct rt_error *err) RT_REQUIRES(all->mu)
 {
     const struct srv_replay *p = all->p;
-    enum rt_status st = charge_record(all, replayer, err);
+    enum rt_status st = rt_tfrecord_take(all->file, &replayer->record, err);
 
-    if (st)
-        return rt_fail_prefix(err, "%s record %lld of %s: ", p->what, (long long)all->n_read,
-                              p->path);
-    st = rt_tfrecord_take(all->file, &replayer->record, err);
     *at_end = st == RT_OUT_OF_RANGE;
     if (*at_end)
         return RT_OK;
@@ -198,22 +191,35 @@ static void fail(struct replay *all, const struct rt_error *err)
     rt_mutex_unlock(&all->mu);
 }
 
-/* Reads the next record. Returns false at the end of the file, or if the replay has failed. */
+/* Reads the next record. Waits without the lock until it fits in the budget, so that a thread whose
+ * record fails can end the replay. Returns false at the end of the file, or if the replay has
+ * failed. */
 static bool take_record(struct replay *all, struct replayer *replayer, int64_t *index)
 {
     struct rt_error err = {0};
+    bool is_read = false;
 
     rt_mutex_lock(&all->mu);
-    if (!all->ended) {
-        bool at_end;
-        if (next_record(all, replayer, index, &at_end, &err))
-            fail_locked(all, &err);
+    while (!all->ended && !is_read) {
+        enum rt_status st = charge_record(all, replayer, &err);
+        if (st == RT_UNAVAILABLE) {
+            rt_mutex_unlock(&all->mu);
+            st = srv_replay_wait(&all->target, &err);
+            rt_mutex_lock(&all->mu);
+            if (!st)
+                continue;
+        }
+        if (st)
+            rt_fail_prefix(&err, "%s record %lld of %s: ", all->p->what, (long long)all->n_read,
+                           all->p->path);
         else
-            all->ended = at_end;
+            st = next_record(all, replayer, index, &all->ended, &err);
+        if (st)
+            fail_locked(all, &err);
+        is_read = !st && !all->ended;
     }
-    bool more = !all->ended;
     rt_mutex_unlock(&all->mu);
-    return more;
+    return is_read;
 }
 
 static void *replay_records(void *arg)

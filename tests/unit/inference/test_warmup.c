@@ -219,23 +219,29 @@ static enum rt_status holds_record(void *arg, const struct srv_recorded *record,
     return RT_OK;
 }
 
-static void a_large_record_waits_for_those_of_other_replays(void **state)
+/* Writes three records of more than 100,000 bytes, which are charged before they are read. */
+static void write_large_records(struct world *w)
 {
-    struct world *w = *state;
-    struct background_replay b = {.p = replay_of(w)};
     /* the header of a PredictLog with the same request and a response of 100,000 bytes */
     static const char head[] =
         "\x32\xbb\x8d\x06\x0a\x15\x12\x13\x0a\x01x\x12\x0e" TENSOR "\x12\xa0\x8d\x06";
     const size_t n_head = sizeof head - 1, n_record = n_head + 100000;
     char *record = calloc(1, n_record);
-    pthread_t thread;
-    size_t own = 0;
-    int64_t n;
     assert_non_null(record);
     memcpy(record, head, n_head);
     w->options.max_body_bytes = 1 << 17;
     write_records(w, record, n_record, 3);
     free(record);
+}
+
+static void a_large_record_waits_for_those_of_other_replays(void **state)
+{
+    struct world *w = *state;
+    struct background_replay b = {.p = replay_of(w)};
+    pthread_t thread;
+    size_t own = 0;
+    int64_t n;
+    write_large_records(w);
     b.p.check = holds_record;
     b.p.arg = &w->records;
     w->records.limit = 150000;
@@ -252,6 +258,36 @@ static void a_large_record_waits_for_those_of_other_replays(void **state)
     assert_fails(srv_replay_run(&b.p, &n, &b.err), RT_RESOURCE_EXHAUSTED, &b.err,
                  "warmup record 0 of ");
     assert_non_null(strstr(b.err.msg, "the record is larger than --max_bytes_in_flight"));
+    assert_int_equal(atomic_load(&w->records.held), 0);
+    w->records.limit = 1 << 20;
+}
+
+/* Fails after the other threads have begun to wait for memory for their records. */
+static enum rt_status fails_late(void *arg, const struct srv_recorded *record,
+                                 struct rt_span response, struct srv_growth *growth,
+                                 struct rt_error *err)
+{
+    (void)arg, (void)record, (void)response, (void)growth;
+    usleep(100000);
+    return rt_fail(err, RT_ABORTED, "the responses differ");
+}
+
+static void a_failed_replay_ends_although_a_large_record_waits(void **state)
+{
+    struct world *w = *state;
+    _Atomic bool cancelled = false;
+    struct background_replay b = {.p = replay_of(w)};
+    pthread_t thread;
+    write_large_records(w);
+    b.p.check = fails_late;
+    b.p.cancelled = &cancelled;
+    w->records.limit = 150000;
+    assert_int_equal(pthread_create(&thread, NULL, replay, &b), 0);
+    for (int i = 0; i < 6000 && !atomic_load(&b.ended); i++)
+        usleep(10000);
+    atomic_store(&cancelled, true); /* ends a replay that would wait for ten minutes */
+    pthread_join(thread, NULL);
+    assert_fails(b.status, RT_ABORTED, &b.err, "warmup record 0 of ");
     assert_int_equal(atomic_load(&w->records.held), 0);
     w->records.limit = 1 << 20;
 }
@@ -351,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_response_waits_for_those_of_other_replays),
         cmocka_unit_test(feeds_wait_for_those_of_other_replays),
         cmocka_unit_test(a_large_record_waits_for_those_of_other_replays),
+        cmocka_unit_test(a_failed_replay_ends_although_a_large_record_waits),
         cmocka_unit_test(it_may_be_cancelled_between_small_requests),
         cmocka_unit_test(a_file_is_there_or_not),
     };
