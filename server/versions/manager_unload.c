@@ -113,7 +113,7 @@ void srv_mgr_free_version(struct srv_version *v)
 /* Lets the versions that wait for the memory of a GPU move there. */
 static void use_freed_memory(struct srv_manager *m)
 {
-    for (int i = 0; i < m->n_models; i++)
+    for (int i = 0; i < m->n_models && m->server->gpus.n; i++)
         for (int k = 0; k < m->models[i]->n_entries; k++) {
             const struct srv_managed_version *e = m->models[i]->entries[k];
             /* The unload threads may have freed what other versions have loaded. */
