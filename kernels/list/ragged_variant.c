@@ -185,10 +185,10 @@ KN_LIST_OP(ragged_tensor_to_variant, "RaggedTensorToVariant", NULL, encode_run)
 /* ---- RaggedTensorFromVariant(variants) -> nested splits, values ---- */
 
 struct decoding {
-    int inner;          /* number of ragged dimensions of each variant */
-    bool stacks;        /* the values are stacked rather than joined along their first dimension */
-    int64_t n;          /* number of variants */
-    int64_t rows, each; /* number of rows of all values, and of elements in a row */
+    int inner;    /* number of ragged dimensions of each variant */
+    bool stacks;  /* the values are stacked rather than joined along their first dimension */
+    int64_t n;    /* number of variants */
+    int64_t rows; /* number of rows of all values */
 };
 
 /* Checks the type and the splits of variant i. */
@@ -257,8 +257,9 @@ static enum rt_status check_values(struct rt_run *r, struct decoding *d, int64_t
     if (!d->stacks && !values->rank)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Flat values of component at index %lld must have rank>=1", (long long)i);
-    d->rows += d->stacks ? 1 : values->dim[0];
-    d->each = rt_count(a.rank, a.dim);
+    if (!rt_add(d->rows, d->stacks ? 1 : values->dim[0], &d->rows))
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "%s: the values would have more than 2**63 - 1 rows", r->node->schema->name);
     return RT_OK;
 }
 
@@ -371,7 +372,7 @@ static enum rt_status decode_run(struct rt_run *r)
                            (long long)outer, t->rank, (long long)inner);
     }
     const bool stacks = outer == 0 && inner <= 0 && t->rank > 0;
-    if (outer != inner + t->rank && !stacks)
+    if (inner != outer - t->rank && !stacks)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "output_ragged_rank must be equal to input_ragged_rank + "
                        "encoded_ragged.dims(); output_ragged_rank: %lld, input_ragged_rank: %lld, "
