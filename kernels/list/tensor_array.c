@@ -583,7 +583,9 @@ static enum rt_status joined(struct rt_run *r, const struct rt_tensor *t, int64_
                            "0) shape: %s but index %lld has (excepting dimension 0) shape: %s",
                            KN_TEXT(&rest), (long long)i, KN_TEXT(&is));
         }
-        dim[0] += t[i].dim[0];
+        if (!rt_add(dim[0], t[i].dim[0], &dim[0]))
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "TensorArrayConcatV3: the output would have more than 2**63 - 1 rows");
     }
     memcpy(dim + 1, rest.dim, (size_t)rest.rank * sizeof dim[0]);
     if (!rt_out(r, 0, rest.rank + 1, dim) || !rt_out(r, 1, 1, &n))
