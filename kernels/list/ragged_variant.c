@@ -76,7 +76,7 @@ static enum rt_status check_splits(struct rt_run *r, const struct rt_tensor *t, 
                                "ragged_splits[%lld]=%lld is smaller than row_splits[%lld]=%lld",
                                (long long)i, (long long)kn_int_at(t, i), (long long)i - 1,
                                (long long)kn_int_at(t, i - 1));
-        if (rt_run_tick(r, i))
+        if (rt_run_spend(r, &r->left, 4))
             return r->err->code;
     }
     if (n_values >= 0 && kn_int_at(t, n - 1) != n_values)
@@ -381,7 +381,7 @@ static enum rt_status decode_run(struct rt_run *r)
     struct decoding d = {
         .inner = (int)(inner < 0 ? 0 : inner), .stacks = stacks, .n = rt_tensor_count(t)};
     for (int64_t i = 0; i < d.n; i++)
-        if (check_variant(r, &d, i) || rt_run_tick(r, i))
+        if (check_variant(r, &d, i) || rt_run_spend(r, &r->left, 16 * (d.inner + 1)))
             return r->err->code;
     if (t->rank == 0)
         return decode_one(r);
@@ -389,7 +389,7 @@ static enum rt_status decode_run(struct rt_run *r)
         const struct ragged *v = ragged_at(t, i);
         if (check_values(r, &d, i) ||
             check_nested(r, v->splits, v->n, v->values.rank ? v->values.dim[0] : -1) ||
-            rt_run_tick(r, i))
+            rt_run_spend(r, &r->left, 16 * (d.inner + 1)))
             return r->err->code;
     }
     const int between = t->rank - 1;

@@ -236,6 +236,19 @@ def ranges(names, n):
     return limits + [Node(name, "Range", ["from", "to", "by"], {"Tidx": int64}) for name in names]
 
 
+def many_variants():
+    """Returns a case of RaggedTensorFromVariant on 16,000 variants, each of which has the same 16,000 row splits."""
+    n, int64, float32 = 16000, ["type", NUMBERS["int64"]], ["type", NUMBERS["float32"]]
+    types = {"Tvalues": float32, "Tsplits": int64}
+    nodes = [constant("size", tensor("int32", [1], [n])), constant("zero", tensor("int64", [], [0])),
+             constant("values", tensor("float32", [0], [])),
+             Node("splits", "Fill", ["size", "zero"], {"T": int64, "index_type": ["type", NUMBERS["int32"]]}),
+             Node("one", "RaggedTensorToVariant", ["splits", "values"], {"RAGGED_RANK": ["i", 1], "batched_input": ["b", False], **types}),
+             Node("many", "Pack", ["one"] * n, {"N": ["i", n], "T": ["type", NUMBERS["variant"]], "axis": ["i", 0]}),
+             Node("op", "RaggedTensorFromVariant", ["many"], {"input_ragged_rank": ["i", 1], "output_ragged_rank": ["i", 2], **types})]
+    return Case("RaggedTensorFromVariant", nodes, {}, [["op"]])
+
+
 def growing_table(op, keys_as_text):
     """Returns a case that inserts millions of pairs into a table, removes most of them, and inserts others, so that the
     table grows and is compacted."""
@@ -281,7 +294,7 @@ def other_cases():
                 for kind in ("", "Resource") for how in ("Update", "Add", "Mul", "Div", "Max")]
     scatters += [many_indices("ScatterNdAdd", True, "float32"), many_indices("ResourceScatterNdUpdate", True, "float32")]
     inputs = [many_inputs(op, t) for op in ("AddN", "AccumulateNV2") for t in ("float32", "half")]
-    return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template()]
+    return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template(), many_variants()]
 
 
 def main():
