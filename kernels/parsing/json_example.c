@@ -262,37 +262,41 @@ static bool key_is(const struct parser *j, const char *name)
     return rt_span_is(rt_span_of(j->text->p, j->text->n), name);
 }
 
+/* Advances over digits. Fails if there are none. */
+static enum rt_status digits(struct parser *j, const char *what)
+{
+    const char *from = j->p;
+    enum rt_status st = RT_OK;
+
+    while (j->p < j->end && *j->p >= '0' && *j->p <= '9' && !st) {
+        j->p++;
+        if (is_long(j))
+            st = spend(j);
+    }
+    return !st && j->p == from ? fail(j, what) : st;
+}
+
 /* Reads the characters of a number, and sets *n to how many there are. */
 static enum rt_status number(struct parser *j, size_t *n)
 {
-    const char *from = j->p, *q = from;
-    int digits = 0;
+    const char *from = j->p;
 
-    q += q < j->end && *q == '-';
-    for (const char *first = q; q < j->end && *q >= '0' && *q <= '9'; q++, digits++)
-        if (digits == 1 && *first == '0')
-            return fail(j, "number cannot have extraneous leading zero");
-    if (!digits)
-        return fail(j, "expected a number");
-    if (q < j->end && *q == '.') {
-        digits = 0;
-        for (q++; q < j->end && *q >= '0' && *q <= '9'; q++)
-            digits++;
-        if (!digits)
-            return fail(j, "number cannot have trailing period");
+    j->p += *j->p == '-';
+    const char *first = j->p;
+    enum rt_status st = digits(j, "expected a number");
+    if (!st && *first == '0' && j->p - first > 1)
+        return fail(j, "number cannot have extraneous leading zero");
+    if (!st && j->p < j->end && *j->p == '.') {
+        j->p++;
+        st = digits(j, "number cannot have trailing period");
     }
-    if (q < j->end && (*q == 'e' || *q == 'E')) {
-        digits = 0;
-        q++;
-        q += q < j->end && (*q == '+' || *q == '-');
-        for (; q < j->end && *q >= '0' && *q <= '9'; q++)
-            digits++;
-        if (!digits)
-            return fail(j, "invalid number");
+    if (!st && j->p < j->end && (*j->p == 'e' || *j->p == 'E')) {
+        j->p++;
+        j->p += j->p < j->end && (*j->p == '+' || *j->p == '-');
+        st = digits(j, "invalid number");
     }
-    *n = (size_t)(q - from);
-    j->p = q;
-    return spend(j);
+    *n = (size_t)(j->p - from);
+    return st ? st : spend(j);
 }
 
 /* ---- the wire ---- */

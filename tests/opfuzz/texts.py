@@ -236,6 +236,15 @@ def ranges(names, n):
     return limits + [Node(name, "Range", ["from", "to", "by"], {"Tidx": int64}) for name in names]
 
 
+def long_number():
+    """Returns a case of DecodeJSONExample on a number of 256 million digits."""
+    n, start = (256 << 20) // PIECE_BYTES, b'{"features":{"feature":{"a":{"floatList":{"value":[1'
+    nodes = [placeholder("digits", "string"), constant("start", Tensor(STRING, (), [start])),
+             Node("text", "StringJoin", ["start"] + ["digits"] * n, {"N": ["i", n + 1], "separator": ["s", b""]}),
+             Node("op", "DecodeJSONExample", ["text"], {})]
+    return Case("DecodeJSONExample", nodes, {"digits": piece(b"1")}, [["op"]])
+
+
 def many_variants():
     """Returns a case of RaggedTensorFromVariant on 16,000 variants, each of which has the same 16,000 row splits."""
     n, int64, float32 = 16000, ["type", NUMBERS["int64"]], ["type", NUMBERS["float32"]]
@@ -294,7 +303,7 @@ def other_cases():
                 for kind in ("", "Resource") for how in ("Update", "Add", "Mul", "Div", "Max")]
     scatters += [many_indices("ScatterNdAdd", True, "float32"), many_indices("ResourceScatterNdUpdate", True, "float32")]
     inputs = [many_inputs(op, t) for op in ("AddN", "AccumulateNV2") for t in ("float32", "half")]
-    return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template(), many_variants()]
+    return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template(), long_number(), many_variants()]
 
 
 def main():
