@@ -180,12 +180,16 @@ static enum rt_status check_viewer(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     const struct rt_span host = header_of(req, "Host"), shown = rt_error_name(&r->err, host);
+    const struct rt_span site = header_of(req, "Sec-Fetch-Site");
 
-    if (r->is_from_page)
-        return rt_fail(&r->err, RT_PERMISSION_DENIED,
-                       "the server's page is not for other web pages: the request has an Origin");
-    if (!srv_page_fetch_is_allowed(header_of(req, "Sec-Fetch-Site"),
-                                   header_of(req, "Sec-Fetch-Mode")))
+    /* A proxy may have changed the Host; a browser's Sec-Fetch-Site then still tells. */
+    if (r->is_from_page && !rt_span_is(site, "same-origin") &&
+        !srv_page_origin_is_own(header_of(req, "Origin"), host))
+        return rt_fail(
+            &r->err, RT_PERMISSION_DENIED,
+            "the server's page is not for other web pages: the request has a foreign Origin");
+    if (!srv_page_fetch_is_allowed(site, header_of(req, "Sec-Fetch-Mode"),
+                                   r->route.target == SRV_TO_PAGE_FILE))
         return rt_fail(&r->err, RT_PERMISSION_DENIED,
                        "the server's page is not for other web pages: the request's "
                        "Sec-Fetch-Site is neither same-origin nor none");

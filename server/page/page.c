@@ -131,10 +131,22 @@ struct rt_span srv_page_bad_host(const char *names)
     return rt_span_of(NULL, 0);
 }
 
-bool srv_page_fetch_is_allowed(struct rt_span site, struct rt_span mode)
+bool srv_page_fetch_is_allowed(struct rt_span site, struct rt_span mode, bool is_file)
 {
     return !site.n || rt_span_is(site, "same-origin") || rt_span_is(site, "none") ||
-           rt_span_is(mode, "navigate");
+           (is_file && rt_span_is(mode, "navigate"));
+}
+
+bool srv_page_origin_is_own(struct rt_span origin, struct rt_span host)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+
+    for (int i = 0; i < 2; i++) {
+        const size_t n = strlen(schemes[i]);
+        if (host.n && origin.n == n + host.n && memcmp(origin.p, schemes[i], n) == 0)
+            return is_name(host, (const char *)origin.p + n, host.n);
+    }
+    return false;
 }
 
 bool srv_page_host_is_allowed(struct rt_span host, const char *names)

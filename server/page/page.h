@@ -46,9 +46,15 @@ bool srv_page_host_is_allowed(struct rt_span host, const char *names);
 struct rt_span srv_page_bad_host(const char *names);
 /*
  * Returns whether the page may be read with these values of the headers Sec-Fetch-Site and
- * Sec-Fetch-Mode, which are empty if the request does not have them. A foreign page may link to the
- * page, but its images and scripts, which have no Origin, may not occupy the places of viewers.
+ * Sec-Fetch-Mode, which are empty if the request does not have them. A foreign page may link to a
+ * file of the page (`is_file`), but its images, scripts and frames, which have no Origin, may not
+ * occupy the places of viewers. Browsers send these headers only by HTTPS and to this machine.
  */
-bool srv_page_fetch_is_allowed(struct rt_span site, struct rt_span mode);
+bool srv_page_fetch_is_allowed(struct rt_span site, struct rt_span mode, bool is_file);
+/*
+ * Returns whether a request with this Origin, which all requests of web pages but GET and HEAD
+ * have, is from a page of the server itself: under the name in the header Host.
+ */
+bool srv_page_origin_is_own(struct rt_span origin, struct rt_span host);
 
 #endif

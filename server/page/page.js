@@ -261,7 +261,7 @@ class Profile {
     this.node = make("details", "profile");
     this.button = make("button", "", `Profile the next ${PROFILED} requests`);
     this.button.type = "button";
-    this.button.addEventListener("click", () => this.read(`${this.path}/${PROFILED}`));
+    this.button.addEventListener("click", () => this.read(`${this.path}/${PROFILED}`, ""));
     this.state = make("p", "quiet", "A profile ends after a minute at the latest.");
     this.state.setAttribute("role", "status");
     this.body = make("div");
@@ -269,10 +269,11 @@ class Profile {
     this.node.addEventListener("toggle", () => this.node.open && this.read(this.path));
   }
 
-  async read(path) {
+  // With a body, which is empty, the request begins a profile.
+  async read(path, body) {
     clearTimeout(this.timer);
     try {
-      const answer = await ask(path);
+      const answer = await ask(path, body);
       if (!answer.ok) throw new Error(answer.text);
       const { running, requests } = JSON.parse(answer.text);
       this.state.className = "quiet";

@@ -97,9 +97,19 @@ static bool is_count(struct rt_span rest, int64_t *out)
            srv_route_version(digits, out) && *out > 0;
 }
 
-/* Returns whether the path belongs to the web page, and sets the target and the names of the model
- * and the signature, which are not decoded yet. */
-static bool is_page(struct srv_route *out, struct rt_span path)
+/* Returns whether the request begins a profile, and sets the target and the name of the model,
+ * which is not decoded yet. */
+static bool begins_profile(struct srv_route *out, struct rt_span path)
+{
+    if (srv_route_take(&path, srv_page_profile_path) &&
+        srv_route_take_name(&path, "/", &out->spec.name) && is_count(path, &out->n_requests))
+        out->target = SRV_TO_PAGE_PROFILE;
+    return srv_route_is_page(out);
+}
+
+/* Returns whether the request reads a part of the web page, and sets the target and the names of
+ * the model and the signature, which are not decoded yet. */
+static bool reads_page(struct srv_route *out, struct rt_span path)
 {
     struct rt_span rest = path;
 
@@ -117,8 +127,7 @@ static bool is_page(struct srv_route *out, struct rt_span path)
         if (srv_route_take(&rest, "/"))
             out->spec.signature = rest;
     } else if (srv_route_take(&rest, srv_page_profile_path) &&
-               srv_route_take_name(&rest, "/", &out->spec.name) &&
-               (!rest.n || is_count(rest, &out->n_requests))) {
+               srv_route_take_name(&rest, "/", &out->spec.name) && !rest.n) {
         out->target = SRV_TO_PAGE_PROFILE;
     }
     return srv_route_is_page(out);
@@ -169,7 +178,7 @@ enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *prot
             out->spec.name = rt_span_of(rest.p + 1, rest.n - 1);
         return srv_route_decode(&out->spec.name, arena, err);
     }
-    if (has_page && reads && is_page(out, path)) {
+    if (has_page && (reads ? reads_page(out, path) : m == SRV_POST && begins_profile(out, path))) {
         const enum rt_status st = srv_route_decode(&out->spec.name, arena, err);
         return st ? st : srv_route_decode(&out->spec.signature, arena, err);
     }

@@ -102,20 +102,45 @@ static void only_links_of_foreign_pages_are_followed(void **state)
 {
     static const struct {
         const char *site, *mode;
-        bool is_allowed;
-    } cases[] = {{"", "", true},
-                 {"same-origin", "cors", true},
-                 {"none", "navigate", true},
-                 {"cross-site", "navigate", true},
-                 {"cross-site", "no-cors", false},
-                 {"same-site", "no-cors", false},
-                 {"cross-site", "", false},
-                 {"same-origin-not", "cors", false}};
+        bool is_allowed, is_file_allowed;
+    } cases[] = {{"", "", true, true},
+                 {"same-origin", "cors", true, true},
+                 {"none", "navigate", true, true},
+                 {"cross-site", "navigate", false, true},
+                 {"cross-site", "no-cors", false, false},
+                 {"same-site", "no-cors", false, false},
+                 {"cross-site", "", false, false},
+                 {"same-origin-not", "cors", false, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct rt_span site = rt_span_str(cases[i].site), mode = rt_span_str(cases[i].mode);
+        if (srv_page_fetch_is_allowed(site, mode, false) != cases[i].is_allowed ||
+            srv_page_fetch_is_allowed(site, mode, true) != cases[i].is_file_allowed)
+            fail_msg("%s, %s", cases[i].site, cases[i].mode);
+    }
+}
+
+static void a_page_is_the_servers_own_under_its_host(void **state)
+{
+    static const struct {
+        const char *origin, *host;
+        bool is_own;
+    } cases[] = {{"http://127.0.0.1:8501", "127.0.0.1:8501", true},
+                 {"https://models.lan", "Models.LAN", true},
+                 {"http://[::1]:8501", "[::1]:8501", true},
+                 {"http://127.0.0.1:8502", "127.0.0.1:8501", false},
+                 {"http://127.0.0.1", "127.0.0.1:8501", false},
+                 {"http://evil.example", "127.0.0.1:8501", false},
+                 {"ftp://127.0.0.1:8501", "127.0.0.1:8501", false},
+                 {"127.0.0.1:8501", "127.0.0.1:8501", false},
+                 {"http://", "", false},
+                 {"null", "null", false},
+                 {"", "", false}};
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (srv_page_fetch_is_allowed(rt_span_str(cases[i].site), rt_span_str(cases[i].mode)) !=
-            cases[i].is_allowed)
-            fail_msg("%s, %s", cases[i].site, cases[i].mode);
+        if (srv_page_origin_is_own(rt_span_str(cases[i].origin), rt_span_str(cases[i].host)) !=
+            cases[i].is_own)
+            fail_msg("%s, %s", cases[i].origin, cases[i].host);
 }
 
 /* Checks that `event` is one server-sent event with JSON, and returns the JSON. */
@@ -196,6 +221,7 @@ int main(void)
         cmocka_unit_test(hosts_of_strangers_are_refused),
         cmocka_unit_test(names_that_no_host_can_have_are_found),
         cmocka_unit_test(only_links_of_foreign_pages_are_followed),
+        cmocka_unit_test(a_page_is_the_servers_own_under_its_host),
         cmocka_unit_test(an_event_without_a_manager_is_complete),
         cmocka_unit_test(names_and_messages_cannot_leave_their_strings),
     };

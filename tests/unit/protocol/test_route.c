@@ -212,7 +212,7 @@ static void the_web_page_is_found_if_it_is_served(void **state)
     assert_true(rt_span_is(a.to.spec.name, "a/b"));
     assert_true(rt_span_is(a.to.spec.signature, "c//d"));
     rt_arena_free(a.arena);
-    assert_ok(ask(&a, "GET", "/page/profile/a%2Fb/50"), &a.err);
+    assert_ok(ask(&a, "POST", "/page/profile/a%2Fb/50"), &a.err);
     assert_int_equal(a.to.target, SRV_TO_PAGE_PROFILE);
     assert_true(rt_span_is(a.to.spec.name, "a/b"));
     assert_int_equal(a.to.n_requests, 50);
@@ -220,9 +220,13 @@ static void the_web_page_is_found_if_it_is_served(void **state)
     assert_ok(ask(&a, "GET", "/page/profile/m"), &a.err);
     assert_int_equal(a.to.n_requests, 0);
     rt_arena_free(a.arena);
-    refused("GET", "/page/profile/m/0", RT_NOT_FOUND, "Nothing is served at /page/profile/m/0");
-    refused("GET", "/page/profile/m/x", RT_NOT_FOUND, "Nothing is served at /page/profile/m/x");
-    refused("GET", "/page/profile/m/99999999999999999999", RT_NOT_FOUND, "Nothing is served at");
+    refused("POST", "/page/profile/m/0", RT_NOT_FOUND, "Nothing is served at /page/profile/m/0");
+    refused("POST", "/page/profile/m/x", RT_NOT_FOUND, "Nothing is served at /page/profile/m/x");
+    refused("POST", "/page/profile/m/99999999999999999999", RT_NOT_FOUND, "Nothing is served at");
+    refused("POST", "/page/profile/m", RT_NOT_FOUND, "Nothing is served at /page/profile/m");
+    refused("GET", "/page/profile/m/50", RT_NOT_FOUND, "Nothing is served at /page/profile/m/50");
+    refused("HEAD", "/page/profile/m/50", RT_NOT_FOUND, "Nothing is served at /page/profile/m/50");
+    refused("POST", "/page/events", RT_NOT_FOUND, "Nothing is served at /page/events");
     refused("GET", "/page/plan//x", RT_NOT_FOUND, "Nothing is served at /page/plan//x");
     refused("GET", "/page/errors/", RT_NOT_FOUND, "Nothing is served at /page/errors/");
     refused("POST", "/", RT_NOT_FOUND, "Nothing is served at /");
