@@ -41,7 +41,9 @@ void srv_rest_discharge(struct srv_rest_request *r)
 bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted)
 {
     struct srv_rest_request *r = arg;
-    if (wanted <= SRV_REST_MAX_IDLE_BYTES || r->route.target != SRV_TO_CALL)
+    const bool may_be_large = r->route.target == SRV_TO_CALL || srv_route_is_page(&r->route);
+
+    if (wanted <= SRV_REST_MAX_IDLE_BYTES || !may_be_large)
         return true;
     size_t more =
         wanted - (capacity > SRV_REST_MAX_IDLE_BYTES ? capacity : SRV_REST_MAX_IDLE_BYTES);

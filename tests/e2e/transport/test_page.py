@@ -397,6 +397,27 @@ class PageOptions(PageCase):
             event_of(read_all(viewer).split(b"\r\n\r\n", 1)[1])
             viewer.close()
 
+    def test_plans_count_against_the_budget(self):
+        names = [f"{i}{'n' * 3000}" for i in range(60)]
+
+        def build(g):
+            g.placeholder("x", "float")
+            for before, name in zip(["x", *names], names):
+                g.node(name, "Softmax", before, T="float")
+
+        small_models.write(self.path("long", "1"), {"serving_default": ({"x": ("x", "float", [2])},
+                                                                        {"y": (names[-1], "float", [2])})}, build)
+        most = 4 << 20
+        server = self.serve(f"--model_base_path={self.path('long')}", "--model_name=long", f"--max_bytes_in_flight={most}",
+                            f"--max_body_bytes={most - 300_000}")
+        self.assertGreater(len(self.ask(server, "/page/plan/long")[2]), 200_000)
+        with socket.create_connection(("127.0.0.1", server.rest_port)) as other:
+            other.sendall(f"POST /v1/models/long:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {most - 300_000}\r\n\r\n"
+                          .encode() + b" " * (most - 300_001))
+            wait_for(lambda: server.metric("slipway_bytes_in_flight") >= most - 300_001, "the body of another request")
+            status, _, body = self.ask(server, "/page/plan/long")
+            self.assertEqual((status, b"does not fit beside the requests in flight" in body), (503, True), body[:200])
+
     def test_hostile_names_stay_in_their_strings(self):
         server = self.serve(f"--model_config_file={self.hostile_models()}")
         event = self.event(server)
