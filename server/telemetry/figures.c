@@ -25,7 +25,8 @@ static bool grow(struct srv_all_figures *all)
     return true;
 }
 
-/* Appends the figures of a version. Returns true, which ends the iteration, if memory runs out. */
+/* Appends the figures of a version. Returns true, which ends the iteration, if these are all that
+ * are wanted, or if memory runs out. */
 static bool add_version(void *arg, const struct srv_version *v)
 {
     const struct reading *reading = arg;
@@ -52,15 +53,16 @@ static bool add_version(void *arg, const struct srv_version *v)
         srv_metrics_statistics(reading->server->metrics, v->metrics, &f->statistics);
         f->n_errors = srv_last_errors_count(&v->metrics->model->errors);
     }
-    return false;
+    return all->n == all->most;
 }
 
-void srv_figures_read(struct srv_server *server, bool has_statistics, struct srv_all_figures *out)
+void srv_figures_read(struct srv_server *server, bool has_statistics, int most,
+                      struct srv_all_figures *out)
 {
     struct reading reading = {server, out};
 
-    *out =
-        (struct srv_all_figures){.arena = rt_arena_new(SIZE_MAX), .has_statistics = has_statistics};
+    *out = (struct srv_all_figures){
+        .arena = rt_arena_new(SIZE_MAX), .most = most, .has_statistics = has_statistics};
     out->no_memory = !out->arena;
     if (out->arena && server->manager)
         srv_manager_look(server->manager, add_version, &reading);

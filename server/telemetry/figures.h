@@ -27,14 +27,16 @@ struct srv_figures {
 
 struct srv_all_figures {
     struct rt_arena *arena;
-    int n, n_models, capacity;
+    int n, n_models, capacity, most;
     struct srv_figures *of; /* in the order of the models' names */
     bool has_statistics;
     bool no_memory; /* memory ran out, and versions are missing */
 };
 
-/* Reads the figures of all serving versions. Without a manager there are none. */
-void srv_figures_read(struct srv_server *server, bool has_statistics, struct srv_all_figures *out);
+/* Reads the figures of the serving versions, of at most the first `most` ones. Without a manager
+ * there are none. */
+void srv_figures_read(struct srv_server *server, bool has_statistics, int most,
+                      struct srv_all_figures *out);
 void srv_figures_clear(struct srv_all_figures *all);
 
 #endif

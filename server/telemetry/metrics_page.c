@@ -4,6 +4,7 @@
 #include "server/telemetry/metrics_page.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 #include <time.h>
 
@@ -358,7 +359,7 @@ static void versions_gauges(struct page *p)
 {
     struct srv_all_figures all;
 
-    srv_figures_read(p->server, false, &all);
+    srv_figures_read(p->server, false, INT_MAX, &all);
     if (all.no_memory)
         /* If memory runs out, the page fails, because an empty list would mean no versions. */
         rt_bytes_no_memory(p->out);

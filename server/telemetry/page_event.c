@@ -223,7 +223,8 @@ void srv_page_event(struct srv_server *server, int n_viewers, struct rt_bytes *o
 
     rt_bytes_init(out, SRV_PAGE_MAX_EVENT);
     read_totals(server, n_viewers, &totals);
-    srv_figures_read(server, true, &w.figures);
+    /* Figures and models have one order, so that no further figures are shown. */
+    srv_figures_read(server, true, SRV_PAGE_MAX_VERSIONS, &w.figures);
     if (w.figures.no_memory)
         rt_bytes_no_memory(out);
     srv_page_write_begin(out, &totals);
