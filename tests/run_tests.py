@@ -193,8 +193,9 @@ def end_to_end(tally, preset, slow, env=None, how="", only=None, without=()):
     with concurrent.futures.ThreadPoolExecutor(FILES_AT_A_TIME if slow == 1 else SANITIZED_FILES_AT_A_TIME) as pool:
         for name, ((status, output), seconds) in pool.map(one, files):
             skipped = re.findall(r"^.* \.\.\. skipped (.*)$", output, flags=re.M)
+            for reason in sorted(set(skipped)):
+                tally.not_run.append(f"{preset} {how}{name}: {skipped.count(reason)} tests: {reason}")
             if skipped and not status and re.search("^0 passed, 0 failed$", output, flags=re.M):
-                tally.not_run.append(f"{preset} {how}{name}: {skipped[0]}")
                 continue
             passed, failed = script_counts(status, output)
             if failed:

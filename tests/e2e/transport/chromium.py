@@ -37,6 +37,14 @@ class Chromium:
         os.close(write_there)
         self.read, self.write = read_here, write_here
         self.held, self.n, self.problems, self.session = b"", 0, [], None
+        try:
+            self.attach()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def attach(self):
+        """Attaches the session to the page, and subscribes to its events."""
         targets = self.call("Target.getTargets")["targetInfos"]
         page = next(t["targetId"] for t in targets if t["type"] == "page")
         self.session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]

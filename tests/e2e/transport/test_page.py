@@ -442,7 +442,7 @@ class PageOptions(PageCase):
         self.event(server)
 
 
-@unittest.skipUnless(chromium.PROGRAM, "not run: Chromium is not installed")
+@unittest.skipUnless(chromium.PROGRAM, "Chromium is not installed")
 class PageInChromium(PageCase):
     def open(self, server):
         browser = chromium.Chromium()
