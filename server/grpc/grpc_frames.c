@@ -63,9 +63,8 @@ static struct {
 struct watched {
     _Atomic bool is_watched;
     struct rt_mutex mu;
-    struct srv_h2_frames frames; /* `mu` guards `frames`, `sent` and `held` */
-    struct srv_h2_sent sent;
-    int64_t held; /* number of the connection's bytes that watch.held includes */
+    struct srv_h2_frames frames; /* `mu` guards `frames` and `held` */
+    int64_t held;                /* number of the connection's bytes that watch.held includes */
 };
 
 static int64_t now_ms(void)
@@ -146,14 +145,10 @@ static enum srv_h2_verdict take(struct watched *w, const void *p, size_t n) RT_R
     return !v && much ? SRV_H2_HOLDS_MUCH : v;
 }
 
-static void look_at_sent(struct watched *w, const void *bytes, size_t n)
+static void look_at_sent(struct watched *w, const void *p, size_t n)
 {
-    const uint8_t *p = bytes;
-    uint32_t stream;
-
     rt_mutex_lock(&w->mu);
-    while ((stream = srv_h2_sent_take(&w->sent, &p, &n)))
-        srv_h2_uploads_end(&w->frames.uploads, stream);
+    srv_h2_frames_sent(&w->frames, p, n);
     holds_much(w);
     rt_mutex_unlock(&w->mu);
 }
@@ -174,7 +169,6 @@ static void begin(struct watched *w, uint64_t sent)
     end(w);
     rt_mutex_lock(&w->mu);
     srv_h2_frames_init(&w->frames, watch.max_block, now_ms(), sent);
-    w->sent = (struct srv_h2_sent){.skip = 0};
     rt_mutex_unlock(&w->mu);
     atomic_store_explicit(&w->is_watched, true, memory_order_release);
 }

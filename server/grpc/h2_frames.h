@@ -19,6 +19,10 @@
  *      | HEADERS of an open stream                   | -1                                     |
  *      | DATA                                        | +1 for each KiB, and -1 if it has less |
  *      |                                             |   than SRV_H2_LARGE_DATA bytes         |
+ *      | a message that is complete                  | +1 for each of its small DATA frames   |
+ *      |                                             |   with payload, at most +2             |
+ *      | a message that the server has taken, if it  | +8                                     |
+ *      |   is not the first of its stream            |                                        |
  *      | RST_STREAM                                  | -13, because a call began in vain      |
  *      | a TLS key update                            | -13                                    |
  *      | CONTINUATION                                | -1, and -1 for each 4 KiB that the     |
@@ -31,10 +35,12 @@
  * burst, all of its calls at a steady rate of 1,000 per second, and three of five calls at any
  * rate. A peer sends window updates and pings to acknowledge the server's bytes. These frames spend
  * the budget, so the bytes that the server sends refill it. A body in frames of at least
- * SRV_H2_LARGE_DATA bytes spends nothing.
+ * SRV_H2_LARGE_DATA bytes spends nothing. A message of a stream earns as much as a call with one
+ * message, but only when the server has taken it, so that nobody can pay for resets with messages
+ * that nobody takes.
  *
- * Payloads are skipped, so the running time of srv_h2_frames_take depends on the number of frames
- * and not on the number of bytes.
+ * Of payloads, only the prefixes of messages are read, so the running time of srv_h2_frames_take
+ * depends on the number of frames and messages and not on the number of bytes.
  *
  * The bytes of incomplete bodies are counted (h2_uploads.h). gRPC's core reads into blocks of
  * memory, and a part of a body retains its whole block. So each part is counted together with up to
@@ -73,6 +79,14 @@ enum srv_h2_verdict {
     SRV_H2_HOLDS_MUCH,
 };
 
+/* State for parsing the frames that the server sends. The frames show which streams the server has
+ * ended, and which messages it has taken (h2_uploads.h). */
+struct srv_h2_sent {
+    uint32_t skip;
+    uint8_t n_frame;
+    uint8_t frame[SRV_H2_FRAME_BYTES + 4]; /* header of a frame, and payload of a WINDOW_UPDATE */
+};
+
 struct srv_h2_frames {
     /* time of the last refill of the budget, and number of sent bytes that have refilled the
      * budget */
@@ -87,12 +101,14 @@ struct srv_h2_frames {
     /* Number, modulo `2^32`, of frames and key updates that cost work. A DATA frame of at least
      * SRV_H2_LARGE_DATA bytes costs no work. */
     uint32_t n_work;
-    /* number of the current DATA frame's stream, or 0 if the current frame is not a DATA frame */
+    /* number of the current DATA frame's stream, or 0 if the current frame is not a DATA frame of
+     * a body */
     uint32_t data_stream;
     /* number of bytes, at most SRV_H2_RETAINED_BYTES, that were read since the last part of a
      * counted body; these bytes are counted together with the next part */
     uint32_t unpaid;
     struct srv_h2_uploads uploads;
+    struct srv_h2_sent sent;
     bool data_ends; /* whether the current DATA frame ends its stream */
     /* Number of streams opened so far. Counted only until has_settings_ack is set. */
     uint16_t n_streams;
@@ -115,16 +131,7 @@ enum srv_h2_verdict srv_h2_frames_take(struct srv_h2_frames *f, const void *p, s
 /* Counts n TLS key updates that arrived between two reads. */
 enum srv_h2_verdict srv_h2_frames_rekeyed(struct srv_h2_frames *f, uint32_t n);
 
-/* State for parsing the frames that the server sends. The frames show which streams the server has
- * ended. The bodies received on an ended stream are no longer in the server's memory. All members
- * are zero before the first byte is sent. */
-struct srv_h2_sent {
-    uint32_t skip;
-    uint8_t n_frame;
-    uint8_t frame[SRV_H2_FRAME_BYTES];
-};
-/* Parses the n bytes at *p that the server sends, and advances *p. Returns the next stream that the
- * server ended, or 0 at the end of the bytes. */
-uint32_t srv_h2_sent_take(struct srv_h2_sent *s, const uint8_t **p, size_t *n);
+/* Inspects the next n bytes that the server sends. */
+void srv_h2_frames_sent(struct srv_h2_frames *f, const void *p, size_t n);
 
 #endif

@@ -4,7 +4,10 @@
 
 #include "runtime/base/siphash.h"
 
-enum { FIRST_CAPACITY = 16 };
+enum {
+    FIRST_CAPACITY = 16,
+    PREFIX_BYTES = 5, /* a flag, and the length of the message in network byte order */
+};
 
 /* Returns the first slot of the search for a stream. The hash has a secret key, so that a peer
  * cannot choose streams that collide. */
@@ -57,12 +60,76 @@ void srv_h2_uploads_begin(struct srv_h2_uploads *u, uint32_t stream)
     u->n++;
 }
 
-uint64_t *srv_h2_uploads_find(const struct srv_h2_uploads *u, uint32_t stream)
+struct srv_h2_upload *srv_h2_uploads_find(const struct srv_h2_uploads *u, uint32_t stream)
 {
     if (!u->n)
         return NULL;
     struct srv_h2_upload *at = &u->slots[slot_of(u, stream)];
-    return at->stream ? &at->bytes : NULL;
+    return at->stream ? at : NULL;
+}
+
+/* Parses the next n bytes of a body. Returns the number of messages that are complete with them,
+ * and stores in *n_rest the number of bytes after the last of these messages. */
+static uint32_t parse(struct srv_h2_upload *at, const uint8_t *p, size_t n, size_t *n_rest)
+{
+    uint32_t n_messages = 0;
+
+    *n_rest = n;
+    for (size_t i = 0; i < n;) {
+        if (at->n_prefix < PREFIX_BYTES) {
+            at->left = at->n_prefix++ ? at->left << 8 | p[i] : 0;
+            i++;
+        } else {
+            size_t k = at->left < n - i ? at->left : n - i;
+            at->left -= (uint32_t)k;
+            i += k;
+        }
+        if (at->n_prefix < PREFIX_BYTES || at->left)
+            continue;
+        at->n_prefix = 0;
+        n_messages++;
+        *n_rest = n - i;
+    }
+    return n_messages;
+}
+
+bool srv_h2_uploads_add(struct srv_h2_uploads *u, struct srv_h2_upload *at, const uint8_t *p,
+                        size_t n, uint64_t memory)
+{
+    size_t n_rest;
+    const uint32_t n_messages = parse(at, p, n, &n_rest);
+
+    u->held += memory;
+    at->arrived += n;
+    if (!n_messages) {
+        at->incomplete += memory;
+        return false;
+    }
+    /* If the bytes end in a further message, that message retains the memory of all of them. */
+    at->after_mark += at->incomplete + (n_rest ? 0 : memory);
+    at->incomplete = n_rest ? memory : 0;
+    at->n_after_mark += n_messages - !at->has_message;
+    at->has_message = true;
+    at->end = at->arrived - n_rest;
+    return true;
+}
+
+struct srv_h2_taken srv_h2_uploads_take(struct srv_h2_uploads *u, struct srv_h2_upload *at)
+{
+    struct srv_h2_taken taken = {.n = 0};
+
+    /* In the second round, the mark is the end of the last complete message. */
+    for (int i = 0; i < 2 && at->granted >= at->mark; i++) {
+        taken.bytes += at->before_mark;
+        taken.n += at->n_before_mark;
+        at->before_mark = at->after_mark;
+        at->n_before_mark = at->n_after_mark;
+        at->mark = at->end;
+        at->after_mark = 0;
+        at->n_after_mark = 0;
+    }
+    u->held -= taken.bytes;
+    return taken;
 }
 
 /* Frees a slot of the hash table. Moves later entries into the gap if linear probing would no
@@ -83,11 +150,11 @@ static void free_slot(struct srv_h2_uploads *u, uint32_t hole)
 
 uint64_t srv_h2_uploads_end(struct srv_h2_uploads *u, uint32_t stream)
 {
-    const uint64_t *found = srv_h2_uploads_find(u, stream);
+    const struct srv_h2_upload *at = srv_h2_uploads_find(u, stream);
 
-    if (!found)
+    if (!at)
         return 0;
-    const uint64_t bytes = *found;
+    const uint64_t bytes = at->before_mark + at->after_mark + at->incomplete;
     free_slot(u, slot_of(u, stream));
     u->n--;
     u->held -= bytes;

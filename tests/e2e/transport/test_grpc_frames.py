@@ -16,6 +16,8 @@ import http2
 import rekeying
 from grpc_support import by_tls
 from http2 import field, integer
+from inference import grpc_service_pb2 as oip
+from inference import grpc_service_pb2_grpc as oip_grpc
 from support import MODELS, SLOW, Case, Server, wait_for
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from test_grpc_stall import PREDICT, fill, half_plus_two, save
@@ -409,6 +411,74 @@ class Frames(Case):
             c.send(c.frame(http2.DATA, http2.END_STREAM, stream))
             self.assertEqual(c.status(stream, 30 * SLOW), 8)  # RESOURCE_EXHAUSTED
             self.assertEqual(c.status(c.ask(PREDICT, half_plus_two(1000)), 30 * SLOW), 0)
+            self.assertEqual(self.cut(server), {})
+
+    def taken_messages_do_not_count(self, channel_of, *flags):
+        """Sends three times the limit by streams that stay open, one message at a time. All of them are answered."""
+        n = 12
+        request = oip.ModelInferRequest(model_name="half_plus_two", raw_input_contents=[bytes(MEBI)])
+        request.inputs.add(name="x", datatype="FP32", shape=[MEBI // 4])
+        with self.serve("--max_bytes_in_flight=16M", "--max_body_bytes=8M", *flags) as server, \
+                contextlib.ExitStack() as stack:
+            ends, calls = [threading.Event() for _ in range(n)], []
+            for end in ends:
+                stack.callback(end.set)
+                channel = stack.enter_context(channel_of(server))
+                turns = threading.Semaphore(1)
+
+                def requests(turns=turns, end=end):
+                    for _ in range(4):
+                        turns.acquire()
+                        yield request
+                    end.wait()
+
+                # A call that is no longer referenced is cancelled.
+                calls.append(oip_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(
+                    requests(), timeout=300 * SLOW))
+                for _ in range(4):
+                    self.assertEqual(next(calls[-1]).error_message, "")
+                    turns.release()
+            # The streams are open and idle, and leave the room to others.
+            self.assertTrue(all(call.is_active() for call in calls))
+            with channel_of(server) as channel:
+                self.assertTrue(channel.unary_unary(PREDICT)(half_plus_two(3 * MEBI // 4), timeout=60 * SLOW))
+            self.assertEqual(self.cut(server), {})
+
+    def test_messages_of_streams_that_were_taken_do_not_count(self):
+        self.taken_messages_do_not_count(lambda server: grpc.insecure_channel(
+            f"127.0.0.1:{server.grpc_port}", ONE))
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_messages_of_streams_by_tls_that_were_taken_do_not_count(self):
+        _, channel_of, flag = self.tls()
+        self.taken_messages_do_not_count(channel_of, flag)
+
+    def test_small_messages_of_a_stream_are_no_flood(self):
+        """Sends as many frames for each message as grpc-go: the prefix, the rest, pings and windows."""
+        n, at_once = 10000, 50
+        body = oip.ModelInferRequest(model_name="half_plus_two", raw_input_contents=[bytes(4)])
+        body.inputs.add(name="x", datatype="FP32", shape=[1])
+        body = http2.message(body.SerializeToString())
+        with self.serve() as server, http2.Connection(server.grpc_port) as c:
+            self.settle(c)
+            stream = c.begin("/inference.GRPCInferenceService/ModelStreamInfer")
+            c.bodies[stream] = b""
+            window = struct.pack(">I", 100)
+            frames = b"".join((
+                c.frame(http2.DATA, 0, stream, body[:5]), c.frame(http2.DATA, 0, stream, body[5:]),
+                c.frame(http2.PING, http2.ACK, 0, bytes(8)), c.frame(http2.PING, http2.ACK, 0, bytes(8)),
+                c.frame(http2.WINDOW_UPDATE, 0, 0, window), c.frame(http2.WINDOW_UPDATE, 0, stream, window)))
+            c.send(frames)
+            wait_for(lambda: not c.read(0.01) or c.bodies[stream], "the first response")
+            size = len(c.bodies[stream])
+            for sent in range(1 + at_once, n, at_once):
+                c.send(frames * at_once)
+                wait_for(lambda sent=sent: not c.read(0.001) or len(c.bodies[stream]) >= (sent - 4 * at_once) * size,
+                         "the responses")
+                self.assertEqual((c.gone, self.cut(server) if c.gone else {}), (False, {}))
+            c.send(c.frame(http2.DATA, http2.END_STREAM, stream))
+            self.assertEqual(c.status(stream, 60 * SLOW), 0)
+            self.assertEqual(len(c.bodies[stream]), sent * size)
             self.assertEqual(self.cut(server), {})
 
     def tls(self, bits=2048):

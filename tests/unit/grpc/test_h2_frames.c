@@ -267,6 +267,83 @@ static void a_call_pays_for_its_data_a_ping_and_windows(void **state)
     }
 }
 
+/* Sends messages on one stream. The prefix of each message has the given number of frames. The rest
+ * of the message has one frame, and n_others frames of other kinds follow. If are_taken is set, the
+ * server takes each message. Returns whether the connection stays open. */
+static bool sends_messages(uint32_t prefix_frames, uint32_t n_others, bool are_taken)
+{
+    enum { ROUNDS = 30000, BODY = 24 };
+    const uint8_t message[] = {0, 0, 0, 0, BODY};
+    uint8_t granted[] = {0, 0, 4, WINDOW, 0, 0, 0, 0, 1, 0, 0, 0, sizeof message + BODY};
+    enum srv_h2_verdict v;
+
+    begin();
+    add(HEADERS, END_HEADERS, 1, 100);
+    start(MAX_BLOCK, 0);
+    v = srv_h2_frames_take(&f, text, n_text);
+    for (int i = 0; !v && i < ROUNDS; i++) {
+        n_text = 0;
+        for (uint32_t k = 0; k < prefix_frames; k++) {
+            uint32_t n = (uint32_t)sizeof message / prefix_frames;
+            add(DATA, 0, 1, n);
+            memcpy(text + n_text - n, message + k * n, n);
+        }
+        add(DATA, 0, 1, BODY);
+        for (uint32_t k = 0; k < n_others; k++)
+            add(k % 2 ? WINDOW : PING, 0, 0, k % 2 ? 4 : 8);
+        v = srv_h2_frames_take(&f, text, n_text);
+        if (are_taken)
+            srv_h2_frames_sent(&f, granted, sizeof granted);
+    }
+    return !v;
+}
+
+/* The frames of each message are those of grpc-go, as in the previous test. */
+static void a_message_of_a_stream_pays_as_a_call_does(void **state)
+{
+    (void)state;
+    assert_true(sends_messages(1, 4, true));
+    assert_true(sends_messages(1, 8, true));
+    assert_false(sends_messages(1, 9, true));
+    assert_true(sends_messages(1, 0, false));
+    assert_false(sends_messages(1, 1, false));
+    assert_false(sends_messages(5, 0, false)); /* tiny pieces, and nobody takes the message */
+    assert_false(sends_messages(5, 5, true));
+}
+
+/* The first message of a stream has been paid by its HEADERS. Messages that nobody takes must not
+ * pay for resets. */
+static void messages_do_not_pay_for_resets(void **state)
+{
+    (void)state;
+    const uint8_t empty[5] = {0}, granted[] = {0, 0, 4, WINDOW, 0, 0, 0, 0, 1, 0, 0, 0, 5};
+
+    for (int n = 1; n < 10; n++) {
+        begin();
+        start(MAX_BLOCK, 0);
+        enum srv_h2_verdict v = srv_h2_frames_take(&f, text, n_text);
+        f.has_settings_ack = true;
+        for (uint32_t i = 0; i < 5000 && !v; i++) {
+            uint8_t window[sizeof granted];
+            n_text = 0;
+            add(HEADERS, END_HEADERS, 2 * i + 1, 100);
+            for (int k = 0; k < n; k++) {
+                add(DATA, 0, 2 * i + 1, sizeof empty);
+                memcpy(text + n_text - sizeof empty, empty, sizeof empty);
+            }
+            v = srv_h2_frames_take(&f, text, n_text);
+            memcpy(window, granted, sizeof window);
+            window[7] = (uint8_t)((2 * i + 1) >> 8);
+            window[8] = (uint8_t)(2 * i + 1);
+            srv_h2_frames_sent(&f, window, sizeof window);
+            n_text = 0;
+            add(RESET, 0, 2 * i + 1, 4);
+            v = v ? v : srv_h2_frames_take(&f, text, n_text);
+        }
+        assert_int_equal(v, SRV_H2_FLOOD);
+    }
+}
+
 static void the_budget_has_an_upper_limit(void **state)
 {
     (void)state;
@@ -304,6 +381,8 @@ int main(void)
         cmocka_unit_test(streams_before_the_settings_are_acknowledged_have_a_limit),
         cmocka_unit_test(what_is_sent_pays_for_windows),
         cmocka_unit_test(a_call_pays_for_its_data_a_ping_and_windows),
+        cmocka_unit_test(a_message_of_a_stream_pays_as_a_call_does),
+        cmocka_unit_test(messages_do_not_pay_for_resets),
         cmocka_unit_test(the_budget_has_an_upper_limit),
     };
     text = malloc(MAX_TEXT);
