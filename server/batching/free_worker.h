@@ -16,7 +16,8 @@ struct srv_core_worker {
     int group; /* less than SRV_CORE_GROUPS */
     /* number of free workers among which a batch may be divided, including this one */
     int n_free;
-    bool is_last; /* whether the group has other workers and all are busy */
+    /* whether the group has other workers that should be free soon, and all of them are busy */
+    bool is_last;
     /* Mask of groups. The worker leaves the batches that these groups may run to them, because its
      * own device has failed. */
     uint32_t avoided;

@@ -38,6 +38,8 @@ enum {
      * while fewer than SRV_MAX_SPARES / 2 spare workers are busy. The remaining spare workers are
      * reserved for idle model queues. */
     SRV_MAX_SPARES = 64,
+    /* A run of this duration counts as long, because it may never end. */
+    SRV_LONG_RUN_NS = 500000000,
 };
 _Static_assert((int)SRV_MAX_GROUPS <= (int)SRV_CORE_GROUPS,
                "each group needs a bit and an element");

@@ -8,13 +8,11 @@
 enum {
     /* a spare worker takes a small batch if no worker has taken any batch for this time */
     SPARE_AFTER_NS = 20000000,
-    /* a run of this duration counts as long while jobs wait, because it may never end */
-    LONG_AFTER_NS = 500000000,
 };
 
 /* Returns the time from which a spare worker may take a batch for the GPU of the group, or
  * RT_NEVER. All workers of the group must have batches, and fewer batches than the group has
- * workers may have begun less than LONG_AFTER_NS ago. A run of a model on a GPU may take long on
+ * workers may have begun less than SRV_LONG_RUN_NS ago. A run of a model on a GPU may take long on
  * the CPU too. */
 static int64_t spare_of_gpu_at(const struct srv_scheduler *s, int group)
 {
@@ -30,7 +28,7 @@ static int64_t spare_of_gpu_at(const struct srv_scheduler *s, int group)
         for (const struct srv_worker *w = i < 0 ? s->spares : &s->worker[i]; w; w = w->next)
             if (w->group == group && w->batch && !w->batch->is_long) {
                 n_short++;
-                at = w->began_ns + LONG_AFTER_NS < at ? w->began_ns + LONG_AFTER_NS : at;
+                at = w->began_ns + SRV_LONG_RUN_NS < at ? w->began_ns + SRV_LONG_RUN_NS : at;
             }
     return n_short < s->group[group].n_workers ? 0 : at;
 }
@@ -69,12 +67,13 @@ void srv_scheduler_lower(struct srv_worker *w)
     w->is_lowered = true;
 }
 
-/* Marks the worker's run as long if it has lasted for LONG_AFTER_NS. Lowers the priority of a spare
- * worker, because its run may never end. Other requests then keep most of the processor time. */
+/* Marks the worker's run as long if it has lasted for SRV_LONG_RUN_NS. Lowers the priority of a
+ * spare worker, because its run may never end. Other requests then keep most of the processor time.
+ */
 static void mark_if_long(struct srv_scheduler *s, struct srv_worker *w, int64_t now)
     RT_REQUIRES(s->mu)
 {
-    if (!w->batch || w->batch->is_long || now < w->began_ns + LONG_AFTER_NS)
+    if (!w->batch || w->batch->is_long || now < w->began_ns + SRV_LONG_RUN_NS)
         return;
     srv_core_mark_long(s->group[w->group].core, w->batch);
     if (w->is_spare)

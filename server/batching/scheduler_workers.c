@@ -106,6 +106,38 @@ uint32_t srv_scheduler_avoided(const struct srv_scheduler *s, int group)
     return avoided;
 }
 
+/* Returns the number of workers of the group whose runs are not long. */
+static int n_in_service(const struct srv_scheduler *s, int group, int64_t now) RT_REQUIRES(s->mu)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_workers; i++) {
+        const struct srv_worker *w = &s->worker[i];
+        n += w->group == group && (!w->batch || now - w->began_ns < SRV_LONG_RUN_NS);
+    }
+    return n;
+}
+
+/* Returns srv_core_worker.is_last for a worker of the group, which has n free workers. A worker
+ * whose run is long may never be free again, so a long batch must not wait for it. */
+static bool is_last(const struct srv_scheduler *s, int group, int n, int64_t now) RT_REQUIRES(s->mu)
+{
+    return n == 1 && n_in_service(s, group, now) > 1;
+}
+
+/* Returns the next time after `now` at which the run of a GPU's worker becomes long, or RT_NEVER if
+ * no jobs are queued. */
+static int64_t long_run_at(const struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu)
+{
+    int64_t at = RT_NEVER;
+    for (int i = 0; i < s->n_workers && s->gpus.n_jobs; i++) {
+        const struct srv_worker *w = &s->worker[i];
+        const int64_t end = w->began_ns + SRV_LONG_RUN_NS;
+        if (w->group && w->batch && end > now && end < at)
+            at = end;
+    }
+    return at;
+}
+
 /* Returns a free worker of the group, which has n free workers. A batch is not divided among the
  * workers of a GPU, because a GPU runs one batch as fast as its parts. *sooner must outlive the
  * result. */
@@ -114,7 +146,7 @@ static struct srv_core_worker free_worker(const struct srv_scheduler *s, int gro
 {
     struct srv_core_worker w = {.group = group,
                                 .n_free = group ? 1 : n,
-                                .is_last = n == 1 && s->group[group].n_workers > 1,
+                                .is_last = group && is_last(s, group, n, now),
                                 .avoided = srv_scheduler_avoided(s, group),
                                 .sooner = sooner->worker};
     /* Workers that were signalled count as busy. */
@@ -125,7 +157,7 @@ static struct srv_core_worker free_worker(const struct srv_scheduler *s, int gro
         if (k != group && n_free > 0 && !has_failed(s, k) &&
             srv_core_is_sooner(&s->gpus, k, g->n_workers - n_free, group, n_busy, now))
             sooner->worker[w.n_sooner++] = (struct srv_core_worker){
-                .group = k, .n_free = 1, .is_last = g->n_idle == 1 && g->n_workers > 1};
+                .group = k, .n_free = 1, .is_last = is_last(s, k, g->n_idle, now)};
     }
     return w;
 }
@@ -298,7 +330,9 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
 int64_t srv_scheduler_timer_at(const struct srv_scheduler *s, int64_t now)
 {
     const int64_t cpu = srv_core_next_timer(&s->cpu);
-    int64_t gpus = srv_core_next_timer(&s->gpus), at = srv_core_long_at(&s->gpus, now);
+    const int64_t allowed = srv_core_long_at(&s->gpus, now), long_run = long_run_at(s, now);
+    const int64_t at = allowed < long_run ? allowed : long_run;
+    int64_t gpus = srv_core_next_timer(&s->gpus);
     bool is_idle = false;
     for (int k = 1; k < s->n_groups; k++)
         is_idle |= s->group[k].n_idle > s->group[k].n_woken;
@@ -341,6 +375,8 @@ void *srv_worker_main(void *arg)
             if (g->core->n_jobs) /* a worker of another group may take what this one leaves */
                 srv_scheduler_wake(s, srv_scheduler_groups_to_wake(s, now));
             g->n_idle++;
+            if (g->core->n_jobs && srv_scheduler_timer_at(s, now) < s->timer_ns)
+                rt_cond_signal(&s->time);
             rt_cond_wait(&g->work, &s->mu);
             g->n_idle--;
             if (g->n_woken)

@@ -52,14 +52,19 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     int64_t n = rt_tensor_count(&feeds[0]);
     if (run < 64)
         atomic_store(&sched_model.rows[run], feeds[0].rank ? feeds[0].dim[0] : -1);
-    while (atomic_load(&sched_model.held) && !is_given_up(options))
+    const bool is_seven = feeds[0].dtype == RT_F32 && n && *(const float *)feeds[0].data == 7;
+    while ((atomic_load(&sched_model.held) ||
+            (is_seven && atomic_load(&sched_model.sevens_are_held))) &&
+           !is_given_up(options))
         usleep(200);
     if (is_given_up(options)) {
         atomic_fetch_sub(&sched_model.together, 1);
         return rt_fail(err, RT_CANCELLED, "given up");
     }
-    if (sched_model.sleep_us)
-        usleep((useconds_t)sched_model.sleep_us);
+    const int64_t us =
+        sched_model.sleep_us + (feeds[0].rank ? feeds[0].dim[0] : 1) * sched_model.row_us;
+    if (us)
+        usleep((useconds_t)us);
     atomic_fetch_add(&sched_model.on_gpu[options->accelerator], 1);
     enum rt_status st = RT_OK;
     const int64_t most_rows = atomic_load(&sched_model.most_rows);

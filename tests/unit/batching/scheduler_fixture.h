@@ -25,13 +25,16 @@ extern struct sched_model {
     /* Numbers of rows in the inputs of the first 64 runs; -1 stands for a scalar. */
     _Atomic int64_t rows[64];
     _Atomic bool held; /* while true, runs wait before they return */
+    /* While true, runs whose input begins with the number 7 wait before they return. */
+    _Atomic bool sevens_are_held;
     /* While true, outputs have one row, however many rows the input has. */
     _Atomic bool one_output_row;
     /* While true, runs of merged rows fail, as if the plan were not row-wise. */
     _Atomic bool unproved;
     /* Largest number of rows with which a run does not run out of memory; 0 means no limit. */
     _Atomic int64_t most_rows;
-    int64_t sleep_us;      /* duration of each run, which a test sets before the first request */
+    /* Duration of each run, in all and per row, which a test sets before the first request. */
+    int64_t sleep_us, row_us;
     _Atomic int on_gpu[2]; /* numbers of runs by rt_run_options.accelerator */
     /* GPUs that the model uses; sched_begin_on_gpus sets them. */
     struct rt_session_accelerators gpus;
