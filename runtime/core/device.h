@@ -92,7 +92,8 @@ struct rt_device {
     enum rt_status (*enqueue_steps)(struct rt_device *d, int stream, struct rt_region_steps *steps,
                                     const struct rt_region_step **failed, struct rt_error *err);
     /* Waits until stream `stream` has done all enqueued work. If a step failed, sets *failed to
-     * this step. Must be called before the stream is given back, even if enqueuing has failed. */
+     * this step. Must be called before the stream is given back, even if enqueuing has failed. If
+     * `is_hung` is set, may fail with RT_UNAVAILABLE although the work has not ended. */
     enum rt_status (*wait)(struct rt_device *d, int stream, const struct rt_region_step **failed,
                            struct rt_error *err);
     /* Frees steps->recorded, which may be NULL. No run may be using the steps. */
@@ -110,6 +111,10 @@ struct rt_device {
     /* Made by rt_device_begin. */
     struct rt_device_streams *streams;
     struct rt_device_budget *budget;
+    /* Set after has_failed if enqueued work may never end. Memory of the host to which enqueued
+     * work copies must then never be freed (rt_device_keep). */
+    _Atomic bool is_hung;
+    _Atomic(struct rt_kept_buffer *) kept; /* buffers that are never freed */
 };
 
 struct rt_accelerators {
@@ -150,5 +155,7 @@ void rt_device_end(struct rt_device *d);
 /* Marks the accelerator as failed and calls on_failure. Does nothing if the accelerator is already
  * marked. */
 void rt_device_fail(struct rt_device *d, const char *reason);
+/* Keeps a reference to the buffer for ever. */
+void rt_device_keep(struct rt_device *d, struct rt_buffer *b);
 
 #endif

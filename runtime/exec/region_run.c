@@ -141,6 +141,15 @@ static void finish_out(struct region_run *x)
     }
 }
 
+/* Lets no other tensor use the memory of the values that leave the region, because the accelerator
+ * may still copy to it. */
+static void keep_out(struct region_run *x)
+{
+    for (int k = 0; k < x->r->n_out; k++)
+        if (x->c->value[x->r->out[k].value].buf)
+            rt_device_keep(x->d, x->c->value[x->r->out[k].value].buf);
+}
+
 /* Waits until the stream has done all its work, including the region's steps. Returns the first
  * failure. */
 static enum rt_status wait(struct region_run *x, enum rt_status st,
@@ -201,6 +210,8 @@ static enum rt_status run_on_stream(struct region_run *x, const struct rt_tensor
     st = wait(x, st, failed);
     if (!st)
         finish_out(x);
+    else if (atomic_load(&x->d->is_hung))
+        keep_out(x);
     return st;
 }
 

@@ -340,14 +340,30 @@ class Faults(GpuCase):
             self.assertEqual(len(failed), 1, failed)
             self.assertEqual(server.log().count("has failed:"), 1)
 
-    def test_a_batch_that_never_ends_is_found(self):
-        with self.serve("--gpus=all", "--gpu_hang_seconds=1", "--drain_timeout=2", *DIGITS, HANG=100) as server:
+    def expect_hang(self, errors):
+        self.assertEqual([status for status, _ in errors], [503], errors)
+        self.assertIn("GPU:0 has failed: it hangs", errors[0][1])
+
+    def test_the_process_ends_when_a_batch_never_ends(self):
+        with self.serve("--gpus=all", "--gpu_hang_seconds=8", "--drain_timeout=2", *DIGITS, HANG=200) as server:
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
                 asked = pool.submit(self.ask_all, server)
-                self.assertEqual(server.process.wait(40 * SLOW), 70)
-                rows, _ = asked.result()
+                self.assertEqual(server.process.wait(120 * SLOW), 70)
+                rows, errors = asked.result()
             self.assertIn("GPU:0 has failed: a batch has been running for", server.log())
+            self.assertNotIn("were not answered", server.log())
         self.assertGreater(len(rows), 4)
+        self.expect_hang(errors)
+
+    def test_a_batch_that_never_ends_is_answered(self):
+        want = self.digits_of_the_cpu()
+        with self.serve("--gpus=all", "--gpu_hang_seconds=8", "--gpu_on_fault=stop", *DIGITS, HANG=200) as server:
+            rows, errors = self.ask_all(server)
+            self.expect_hang(errors)
+            self.assertEqual(len(rows), len(want))
+            self.expect(want, rows)
+            wait_for(lambda: not self.metrics(server)["slipway_jobs"], "the end of all jobs")
+            self.assertEqual(self.metrics(server)['slipway_gpu_up{gpu="0"}'], 0)
 
 
 class Metrics(GpuCase):

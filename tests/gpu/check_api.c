@@ -15,6 +15,7 @@ _Static_assert(sizeof(CUdevice) == sizeof(int) && sizeof(CUresult) == sizeof(int
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
 SAME(CUDA_OK, CUDA_SUCCESS);
 SAME(CUDA_NO_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
+SAME(CUDA_NOT_READY, CUDA_ERROR_NOT_READY);
 SAME(CUDA_IS_STUB, CUDA_ERROR_STUB_LIBRARY);
 SAME(CUDA_UNAVAILABLE, CUDA_ERROR_DEVICE_UNAVAILABLE);
 SAME(CUDA_NO_DEVICE, CUDA_ERROR_NO_DEVICE);

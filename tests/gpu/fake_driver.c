@@ -55,6 +55,7 @@ static bool is_unsafe(enum call call)
     case CALL_MemcpyDtoH:
     case CALL_ModuleLoadData:
     case CALL_ModuleUnload:
+    case CALL_StreamQuery:
     case CALL_StreamSynchronize:
         return true;
     default:

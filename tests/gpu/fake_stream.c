@@ -148,6 +148,17 @@ int cuStreamDestroy(struct CUstream_st *s)
     return CUDA_OK;
 }
 
+int cuStreamQuery(struct CUstream_st *s)
+{
+    const int result = fake_count(CALL_StreamQuery);
+    if (result || !fake_current_device())
+        return result ? result : FAKE_INVALID_CONTEXT;
+    pthread_mutex_lock(&s->lock);
+    const bool is_busy = s->first || s->is_working;
+    pthread_mutex_unlock(&s->lock);
+    return is_busy ? CUDA_NOT_READY : CUDA_OK;
+}
+
 /* If the call fails, the work that has not begun is dropped. After the return, no work of the
  * stream accesses memory of the program. */
 int cuStreamSynchronize(struct CUstream_st *s)

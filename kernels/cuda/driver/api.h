@@ -33,6 +33,7 @@ struct cuda_uuid {
 enum cuda_result {
     CUDA_OK = 0,
     CUDA_NO_MEMORY = 2,
+    CUDA_NOT_READY = 600, /* the stream has work to do */
     CUDA_IS_STUB = 34, /* the library is the toolkit's stub, which only serves to link programs */
     CUDA_UNAVAILABLE = 46,     /* another process has the device in exclusive mode */
     CUDA_NO_DEVICE = 100,      /* the machine has no device, or none is visible */
@@ -103,6 +104,7 @@ enum {
       (to, from, bytes, stream))                                                                   \
     X(StreamCreate, (struct CUstream_st * *stream, unsigned flags), (stream, flags))               \
     X(StreamDestroy, (struct CUstream_st * stream), (stream))                                      \
+    X(StreamQuery, (struct CUstream_st * stream), (stream))                                        \
     X(StreamSynchronize, (struct CUstream_st * stream), (stream))                                  \
     X(StreamBeginCapture, (struct CUstream_st * stream, int mode), (stream, mode))                 \
     X(StreamEndCapture, (struct CUstream_st * stream, struct CUgraph_st * *graph),                 \

@@ -1,11 +1,19 @@
 #include "kernels/cuda/driver/stream.h"
 #include "kernels/cuda/driver/watchdog.h"
 
+#include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
 enum {
+    /* A thread that waits for a stream asks the driver all the time for SPIN_NS, and then at
+     * intervals of 1/PAUSES of the time that it has waited. */
+    SPIN_NS = 2000000,
+    PAUSES = 64,
+    LONGEST_PAUSE_NS = 10000000,
     /* A larger grid would only take longer to launch. */
     MOST_BLOCKS = 1 << 16,
     LEAST_RECORDED = 4, /* minimum number of steps that are recorded as a graph */
@@ -29,6 +37,36 @@ enum rt_status cuda_enter(struct cuda_gpu *g, struct rt_error *err)
         return rt_fail(err, RT_UNAVAILABLE, "GPU:%d has failed", g->device.index);
     const int result = g->driver->CtxSetCurrent(g->context);
     return result ? cuda_gpu_fail(g, result, "cuCtxSetCurrent", err) : RT_OK;
+}
+
+/* ---- waiting ---- */
+
+static void pause_after(int64_t waited_ns)
+{
+    const int64_t ns =
+        waited_ns / PAUSES < LONGEST_PAUSE_NS ? waited_ns / PAUSES : LONGEST_PAUSE_NS;
+    if (waited_ns < SPIN_NS)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+}
+
+/* Waits until the stream has done all enqueued work, successfully or not. Fails with RT_UNAVAILABLE
+ * if the GPU hangs. No thread may call a function of the driver that waits for work, because the
+ * function would not return then. */
+static enum rt_status await_work(struct cuda_stream *s, struct rt_error *err)
+{
+    const struct cuda_gpu *g = s->gpu;
+    const int64_t begun_ns = rt_now_ns();
+    bool is_busy, is_hung = false;
+    cuda_watch_begin(s);
+    while ((is_busy = g->driver->StreamQuery(s->handle) == CUDA_NOT_READY) && !is_hung) {
+        pause_after(rt_now_ns() - begun_ns);
+        is_hung = atomic_load(&g->device.is_hung);
+    }
+    cuda_watch_end(s);
+    return is_busy ? rt_fail(err, RT_UNAVAILABLE, "GPU:%d has failed: it hangs", g->device.index)
+                   : RT_OK;
 }
 
 /* ---- copies ---- */
@@ -58,7 +96,10 @@ static enum rt_status enqueue_copy(struct rt_device *d, int stream, enum rt_copy
                                    void *to, const void *from, size_t bytes, struct rt_error *err)
 {
     struct cuda_gpu *g = d->state;
-    const enum rt_status st = cuda_enter(g, err);
+    enum rt_status st = cuda_enter(g, err);
+    /* The driver waits for the stream before it copies to memory whose pages are not locked. */
+    if (!st && kind == RT_COPY_OUT)
+        st = await_work(&g->stream[stream], err);
     if (st)
         return st;
     const int result = enqueue(g->driver, g->stream[stream].handle, kind, to, from, bytes);
@@ -158,10 +199,19 @@ static int clear_fault(struct cuda_stream *s)
     return s->gpu->driver->MemcpyHtoDAsync(address_of(s->fault), &none, sizeof none, s->handle);
 }
 
-static int read_fault(struct cuda_stream *s)
+/* Enqueues the copy to s->found after the steps. */
+static enum rt_status read_fault(struct cuda_stream *s, const struct rt_region_steps *steps,
+                                 struct rt_error *err)
 {
-    return s->gpu->driver->MemcpyDtoHAsync(&s->found, address_of(s->fault), sizeof s->found,
-                                           s->handle);
+    const enum rt_status st = await_work(s, err);
+    if (st)
+        return st;
+    const int result = s->gpu->driver->MemcpyDtoHAsync(&s->found, address_of(s->fault),
+                                                       sizeof s->found, s->handle);
+    if (result)
+        return cuda_gpu_fail(s->gpu, result, "a copy of the fault", err);
+    s->checked = steps;
+    return RT_OK;
 }
 
 /* Reports the fault that the steps have found, if any. */
@@ -212,12 +262,12 @@ static enum rt_status enqueue_steps(struct rt_device *d, int stream, struct rt_r
     struct cuda_stream *s = &g->stream[stream];
     const bool checks = may_find_faults(steps);
     enum rt_status st = cuda_enter(g, err);
-    int result = st || !checks ? 0 : clear_fault(s);
-    if (!st && !result)
+    const int result = st || !checks ? CUDA_OK : clear_fault(s);
+    if (result)
+        return cuda_gpu_fail(g, result, "a copy of the fault", err);
+    if (!st)
         st = enqueue_kernels(d, stream, steps, failed, err);
-    if (!st && !result && checks && !(result = read_fault(s)))
-        s->checked = steps;
-    return st || !result ? st : cuda_gpu_fail(g, result, "a copy of the fault", err);
+    return st || !checks ? st : read_fault(s, steps, err);
 }
 
 static void forget(struct rt_device *d, struct rt_region_steps *steps)
@@ -231,21 +281,21 @@ static void forget(struct rt_device *d, struct rt_region_steps *steps)
     steps->recorded = NULL;
 }
 
-/* Waits even if the GPU has failed, because work that is still running may access memory of the
- * host. */
+/* Waits even if the GPU has failed, unless it hangs, because work that is still running may access
+ * memory of the host. */
 static enum rt_status wait(struct rt_device *d, int stream, const struct rt_region_step **failed,
                            struct rt_error *err)
 {
     struct cuda_gpu *g = d->state;
+    struct cuda_stream *s = &g->stream[stream];
     int result = g->driver->CtxSetCurrent(g->context);
-    cuda_watch_begin(&g->stream[stream]);
-    if (!result)
-        result = g->driver->StreamSynchronize(g->stream[stream].handle);
-    cuda_watch_end(&g->stream[stream]);
-    if (!result)
-        return explain(&g->stream[stream], failed, err);
-    g->stream[stream].checked = NULL;
-    return cuda_gpu_fail(g, result, "a region on the GPU", err);
+    enum rt_status st = result ? RT_OK : await_work(s, err);
+    if (!st && !result)
+        result = g->driver->StreamSynchronize(s->handle);
+    if (!st && !result)
+        return explain(s, failed, err);
+    s->checked = NULL;
+    return st ? st : cuda_gpu_fail(g, result, "a region on the GPU", err);
 }
 
 /* ---- opening and closing ---- */

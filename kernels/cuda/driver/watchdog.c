@@ -50,6 +50,7 @@ static void look_at(const struct cuda_watchdog *w, struct cuda_gpu *g, int64_t n
         snprintf(reason, sizeof reason, "a batch has been running for %.1f s",
                  (double)(now - since) / (double)SECOND);
         rt_device_fail(&g->device, reason);
+        atomic_store(&g->device.is_hung, true);
     }
 }
 

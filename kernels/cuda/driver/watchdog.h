@@ -1,6 +1,7 @@
 /*
  * Finds GPUs that hang. A thread checks once per second how long other threads have waited for each
- * stream. It marks a GPU as failed if a wait takes too long (rt_accelerator_options.hang_ns).
+ * stream. It marks a GPU as failed and hung if a wait takes too long
+ * (rt_accelerator_options.hang_ns).
  *
  * Owner: gpus.c. Threads: cuda_watch_begin and cuda_watch_end are called by the thread that waits.
  */

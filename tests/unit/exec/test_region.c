@@ -98,6 +98,56 @@ static struct test_device_counts since(const struct fixture *x, struct test_devi
     return now;
 }
 
+static float *pending; /* memory to which an accelerator that hangs may still copy */
+
+static enum rt_status endless_copy(struct rt_device *d, int stream, enum rt_copy_kind kind,
+                                   void *to, const void *from, size_t bytes, struct rt_error *err)
+{
+    (void)d, (void)stream, (void)from, (void)bytes, (void)err;
+    if (kind == RT_COPY_OUT)
+        pending = to;
+    return RT_OK;
+}
+
+static enum rt_status hung_wait(struct rt_device *d, int stream,
+                                const struct rt_region_step **failed, struct rt_error *err)
+{
+    (void)stream, (void)failed;
+    rt_device_fail(d, "a test");
+    atomic_store(&d->is_hung, true);
+    return rt_fail(err, RT_UNAVAILABLE, "the accelerator hangs");
+}
+
+/* After a run that an accelerator does not end, the memory of its outputs is not used again. */
+static void memory_of_a_run_that_hangs_is_not_used_again(void **state)
+{
+    enum { N = 1000, RUNS = 10 };
+    static struct rt_kept_buffer *kept; /* shows that the memory is not lost */
+    struct fixture *x = *state;
+    struct rt_tensor in = vector(N, 1), out[RUNS];
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "y", "AddV2", "p p", "T=float");
+    open_session(x);
+    struct rt_callable *c = gs_call(x->s, "p:0", "y:0");
+    assert_true(first_of(x, c, &in) == 2); /* compiles */
+    x->device->enqueue_copy = endless_copy;
+    x->device->wait = hung_wait;
+    assert_int_equal(rt_callable_run(c, &in, out, NULL, &x->err), RT_UNAVAILABLE);
+    assert_non_null(pending);
+    for (int k = 0; k < RUNS; k++)
+        assert_ok(rt_callable_run(c, &in, &out[k], NULL, &x->err), &x->err);
+    for (int i = 0; i < N; i++)
+        pending[i] = -1;
+    for (int k = 0; k < RUNS; k++) {
+        for (int i = 0; i < N; i++)
+            assert_true(((const float *)out[k].data)[i] == 2 * (float)(i + 1));
+        rt_tensor_clear(&out[k]);
+    }
+    rt_tensor_clear(&in);
+    kept = atomic_load(&x->device->kept);
+    assert_non_null(kept);
+}
+
 /* Without run_all, only nodes whose device string names the accelerator run on it. In this
  * graph, these nodes form one region with one input and two outputs. Only the host reads the
  * outputs. */
@@ -554,6 +604,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+        T(memory_of_a_run_that_hangs_is_not_used_again),
         T(a_device_string_assigns_a_node),
         T(a_loop_copies_only_its_condition),
         T(a_loop_runs_without_its_accelerator),

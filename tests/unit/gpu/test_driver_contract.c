@@ -194,6 +194,26 @@ static void a_stream_works_in_order(void **state)
     assert_out_is_in();
 }
 
+/* After the answer that the stream is done, all results are there. */
+static void a_stream_says_when_its_work_is_done(void **state)
+{
+    const struct cuda_driver *d = driver();
+    int result, n_busy = 0;
+    (void)state;
+    assert_int_equal(d->StreamQuery(x->stream), CUDA_OK);
+    for (int k = 0; k < 100; k++) {
+        assert_int_equal(d->MemcpyHtoDAsync(x->a, x->in, BYTES, x->stream), CUDA_OK);
+        assert_int_equal(launch_copy(x->b, x->a, N), CUDA_OK);
+        while ((result = d->StreamQuery(x->stream)) == CUDA_NOT_READY)
+            n_busy++;
+        assert_int_equal(result, CUDA_OK);
+        assert_int_equal(d->MemcpyDtoH(x->out, x->b, BYTES), CUDA_OK);
+        assert_out_is_in();
+        x->in[k] = -2;
+    }
+    assert_true(n_busy > 0);
+}
+
 static void the_parameter_of_a_launch_is_copied(void **state)
 {
     const struct cuda_driver *d = driver();
@@ -365,6 +385,7 @@ int main(void)
         TEST(a_copy_beyond_the_end_of_memory_is_refused),
         TEST(a_copy_is_complete_when_the_call_returns),
         TEST(a_stream_works_in_order),
+        TEST(a_stream_says_when_its_work_is_done),
         TEST(the_parameter_of_a_launch_is_copied),
         TEST(captured_work_runs_at_each_launch),
         TEST(a_forbidden_call_ends_a_capture),
