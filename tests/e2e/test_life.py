@@ -562,7 +562,9 @@ class Commands(Case):
         for words in (["inspect", self.path("loop"), "--plan"], ["run", self.path("loop"), "--bench"],
                       ["run", self.path("loop"), "--inputs", self.path("fifo")]):
             for number in (signal.SIGINT, signal.SIGTERM):
-                with subprocess.Popen([support.binary(), *words], stdout=subprocess.DEVNULL) as process:
+                # A shell starts background jobs with SIGINT ignored, and their children inherit that.
+                with subprocess.Popen([support.binary(), *words], stdout=subprocess.DEVNULL,
+                                      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)) as process:
                     time.sleep(0.5)
                     process.send_signal(number)
                     self.assertEqual(process.wait(10 * SLOW), -number, words)
