@@ -381,7 +381,7 @@ class Frames(Case):
     def test_unfinished_requests_that_end_are_forgotten(self):
         """Sends requests that end in various ways. If the memory of ended requests were not released, the requests
         would exceed the limit."""
-        flags = "--max_bytes_in_flight=16M", "--max_body_bytes=8M", f"--request_read_timeout_ms={1000 * SLOW:.0f}"
+        flags = "--max_bytes_in_flight=16M", "--max_body_bytes=8M", f"--request_read_timeout_ms={3000 * SLOW:.0f}"
         reset, broken = struct.pack(">I", 8), http2.Connection.frame(http2.PING, 0, 0, b"short")
         with self.serve(*flags) as server:
             with Upload(server.grpc_port) as c:
