@@ -230,6 +230,21 @@ class Case(unittest.TestCase):
         shutil.copytree(os.path.join(MODELS, source), staging)
         os.rename(staging, target)
 
+    def check_mixed_requests(self, model, makers, settings, runs, seed):
+        """Serves the models of the folder `models` with each tuple of flags in `settings`, and sends `runs` requests to one of
+        them, each once or twice. `makers` has a function for each signature, which draws inputs and returns them with the
+        expected outputs."""
+        for flags in settings:
+            with self.subTest(flags=flags), Server(f"--models={self.path('models')}", *flags) as server:
+                draw = random.Random(seed)
+                for _ in range(runs):
+                    name = draw.choice(tuple(makers))
+                    inputs, wanted = makers[name](draw)
+                    for _ in range(draw.randint(1, 2)):
+                        status, body = server.post(f"/v1/models/{model}:predict", {"signature_name": name, "inputs": inputs})
+                        self.assertEqual(status, 200, body)
+                        self.assertEqual(json.loads(body)["outputs"], wanted, (name, inputs))
+
     def write(self, name, text):
         with open(self.path(name), "w", encoding="utf-8") as file:
             file.write(text)

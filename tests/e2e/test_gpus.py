@@ -479,17 +479,20 @@ class Models(GpuCase):
         for a, b in zip(want, got):
             self.assertAlmostEqual(a, b, delta=1e-5)
 
+    def gpus_that_ran(self, server, model, want):
+        """Checks an answer of the model, and returns which of two GPUs have run a part of it."""
+        before = self.metrics(server)
+        self.check(want, self.digits_of(server, model))
+        now = self.metrics(server)
+        return tuple(g for g in "01" if now[f'slipway_gpu_regions_total{{gpu="{g}"}}'] >
+                     before[f'slipway_gpu_regions_total{{gpu="{g}"}}'])
+
     def test_a_model_uses_the_gpus_that_it_names(self):
         config = self.config(none='gpus: "none"', first='gpus: "0"', second='gpus: "GPU-2020"')
         with self.serve("--gpus=all", f"--model_config_file={config}", DEVICES=2) as server:
             want = self.digits_of(server, "none")
             for model, names in (("none", ()), ("first", ("0",)), ("second", ("1",))):
-                before = self.metrics(server)
-                self.check(want, self.digits_of(server, model))
-                now = self.metrics(server)
-                ran = tuple(g for g in "01" if now[f'slipway_gpu_regions_total{{gpu="{g}"}}'] >
-                            before[f'slipway_gpu_regions_total{{gpu="{g}"}}'])
-                self.assertEqual(ran, names)
+                self.assertEqual(self.gpus_that_ran(server, model, want), names)
         self.assertEqual(self.counts()["bytes_in_use"], 0)
 
     def test_what_a_gpu_cannot_give_is_refused_with_model_and_value(self):
@@ -574,12 +577,7 @@ class Models(GpuCase):
         with self.serve("--gpus=all", f"--models={self.path('models')}", DEVICES=2) as server:
             want = self.digits_of(server, "cpu")
             for model, names in (("cpu", ()), ("second", ("1",)), ("many", ("0",))):
-                before = self.metrics(server)
-                self.check(want, self.digits_of(server, model))
-                now = self.metrics(server)
-                ran = tuple(g for g in "01" if now[f'slipway_gpu_regions_total{{gpu="{g}"}}'] >
-                            before[f'slipway_gpu_regions_total{{gpu="{g}"}}'])
-                self.assertEqual(ran, names, model)
+                self.assertEqual(self.gpus_that_ran(server, model, want), names, model)
             self.assertIn("model many: instance_group has 5 instances on a GPU, but --gpu_slots is 2", server.log())
             self.assertIn("model many: its groups of KIND_CPU have no effect", server.log())
             wait_for(lambda: server.states("wrong").get(1, ("",))[0] == "END", "the refusal")

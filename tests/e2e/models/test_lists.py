@@ -80,16 +80,7 @@ class Lists(Case):
 
     def test_every_answer_is_that_of_its_own_request(self):
         small_models.write(self.path("models/lists/1"), SIGNATURES, build)
-        for flags in SETTINGS:
-            with self.subTest(flags=flags), Server(f"--models={self.path('models')}", *flags) as server:
-                draw = random.Random(17)
-                for _ in range(RUNS):
-                    name, make = draw.choice((("rewrite", rewrite), ("add", add), ("accumulate", accumulate)))
-                    inputs, wanted = make(draw)
-                    for _ in range(draw.randint(1, 2)):
-                        status, body = self.ask(server, name, inputs)
-                        self.assertEqual(status, 200, body)
-                        self.assertEqual(json.loads(body)["outputs"], wanted, (name, inputs))
+        self.check_mixed_requests("lists", {"rewrite": rewrite, "add": add, "accumulate": accumulate}, SETTINGS, RUNS, seed=17)
 
     def test_inputs_that_do_not_fit_are_refused(self):
         small_models.write(self.path("models/lists/1"), SIGNATURES, build)

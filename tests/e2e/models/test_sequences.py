@@ -1,10 +1,8 @@
 """Serves a model that decodes sequences, counts values and fills a table in each run. Tests every way in which the
 server runs a model. Requests of all signatures are mixed, and their shapes change."""
-import json
-import random
 
 import small_models
-from support import Case, Server
+from support import Case
 
 SETTINGS = ((), ("--specialise=off",), ("--enable_model_warmup=false",))
 RUNS = 60  # enough runs for tier 1, in which code is compiled for a shape that has occurred twice
@@ -72,13 +70,4 @@ def find(draw):
 class Sequences(Case):
     def test_every_answer_is_that_of_its_own_request(self):
         small_models.write(self.path("models/sequences/1"), SIGNATURES, build)
-        for flags in SETTINGS:
-            with self.subTest(flags=flags), Server(f"--models={self.path('models')}", *flags) as server:
-                draw = random.Random(11)
-                for _ in range(RUNS):
-                    name, make = draw.choice((("decode", decode), ("count", count), ("find", find)))
-                    inputs, wanted = make(draw)
-                    status, body = server.post("/v1/models/sequences:predict",
-                                               {"signature_name": name, "inputs": inputs})
-                    self.assertEqual(status, 200, body)
-                    self.assertEqual(json.loads(body)["outputs"], wanted, (name, inputs))
+        self.check_mixed_requests("sequences", {"decode": decode, "count": count, "find": find}, SETTINGS, RUNS, seed=11)
