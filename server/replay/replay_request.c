@@ -45,16 +45,12 @@ struct held {
     size_t *own;
 };
 
-static void give_back(const struct held *h)
-{
-    srv_budget_give(h->budget, h->own, *h->own);
-}
-
-/* The begin of an rt_wait_hook. */
+/* The begin of an rt_wait_hook. Gives the bytes back. */
 static enum rt_status begin_waiting(void *arg, struct rt_error *err)
 {
+    const struct held *h = arg;
     (void)err;
-    give_back(arg);
+    srv_budget_give(h->budget, h->own, *h->own);
     return RT_OK;
 }
 

@@ -181,26 +181,32 @@ static void *replay(void *arg)
     return NULL;
 }
 
+/* Checks that a replay waits while others hold all of the budget, and succeeds afterwards. */
+static void waits_for_others(struct background_replay *b, struct srv_budget *budget)
+{
+    pthread_t thread;
+    size_t own = 0;
+    assert_true(srv_budget_take(budget, &own, (size_t)budget->limit));
+    assert_int_equal(pthread_create(&thread, NULL, replay, b), 0);
+    usleep(100000);
+    const bool waited = !atomic_load(&b->ended);
+    srv_budget_give(budget, &own, own);
+    pthread_join(thread, NULL);
+    assert_true(waited);
+    assert_ok(b->status, &b->err);
+}
+
 static void feeds_wait_for_those_of_other_replays(void **state)
 {
     struct world *w = *state;
     struct background_replay b = {.p = replay_of(w)};
-    pthread_t thread;
-    size_t own = 0;
     int64_t n;
     b.p.n_threads = 1;
     b.p.check = no_feeds;
     b.p.arg = &w->budget;
     WRITE(w, PREDICT, 1);
     w->budget.limit = 1000;
-    assert_true(srv_budget_take(&w->budget, &own, 1000));
-    assert_int_equal(pthread_create(&thread, NULL, replay, &b), 0);
-    usleep(100000);
-    const bool waited = !atomic_load(&b.ended);
-    srv_budget_give(&w->budget, &own, own);
-    pthread_join(thread, NULL);
-    assert_true(waited);
-    assert_ok(b.status, &b.err);
+    waits_for_others(&b, &w->budget);
     /* the feed has four bytes */
     w->budget.limit = 3;
     assert_fails(srv_replay_run(&b.p, &n, &b.err), RT_RESOURCE_EXHAUSTED, &b.err,
@@ -238,21 +244,12 @@ static void a_large_record_waits_for_those_of_other_replays(void **state)
 {
     struct world *w = *state;
     struct background_replay b = {.p = replay_of(w)};
-    pthread_t thread;
-    size_t own = 0;
     int64_t n;
     write_large_records(w);
     b.p.check = holds_record;
     b.p.arg = &w->records;
     w->records.limit = 150000;
-    assert_true(srv_budget_take(&w->records, &own, 150000));
-    assert_int_equal(pthread_create(&thread, NULL, replay, &b), 0);
-    usleep(100000);
-    const bool waited = !atomic_load(&b.ended);
-    srv_budget_give(&w->records, &own, own);
-    pthread_join(thread, NULL);
-    assert_true(waited);
-    assert_ok(b.status, &b.err);
+    waits_for_others(&b, &w->records);
     assert_int_equal(atomic_load(&w->records.held), 0);
     w->records.limit = 100000;
     assert_fails(srv_replay_run(&b.p, &n, &b.err), RT_RESOURCE_EXHAUSTED, &b.err,
