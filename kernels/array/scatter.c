@@ -214,8 +214,7 @@ static enum rt_status tensor_infer(struct rt_infer *x)
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "Updates shape must have rank at least one. Found:%s", KN_TEXT(u));
     const bool has_indices = kn_shape_total(index) > 0, has_updates = kn_shape_total(u) > 0;
-    if ((has_indices && kn_shape_total(t) == 0) ||
-        (has_updates && !(has_indices && kn_shape_total(t) > 0)))
+    if ((has_updates && !has_indices) || (kn_shape_total(t) == 0 && (has_indices || has_updates)))
         return rt_fail(x->err, RT_INVALID_ARGUMENT,
                        "Indices and updates specified for empty output shape");
     const int outer = index->rank - 1;
