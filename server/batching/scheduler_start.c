@@ -94,34 +94,34 @@ static void init_groups(struct srv_scheduler *s)
         rt_cond_init(&s->group[k].work);
 }
 
-/* Starts the worker with the index *n, and increments *n. */
-static bool start_worker(struct srv_scheduler *s, int group, const char *name,
-                         void *(*thread)(void *), int *n)
-{
-    struct srv_worker *w = &s->worker[*n];
-    *w = (struct srv_worker){.s = s,
-                             .index = *n,
-                             .group = group,
-                             .name = name,
-                             .main = thread,
-                             .arena = rt_arena_new(SIZE_MAX)};
-    if (!w->arena)
-        return false;
-    rt_mutex_lock(&s->mu);
-    const bool ok = srv_scheduler_start_thread(s, w);
-    rt_mutex_unlock(&s->mu);
-    *n += ok;
-    return ok;
-}
-
-static bool start_workers(struct srv_scheduler *s)
+/* Initialises the workers of all groups, but starts no threads. Returns false if memory runs
+ * out. */
+static bool init_workers(struct srv_scheduler *s)
 {
     int n = 0;
     for (int k = 0; k < s->n_groups; k++)
-        for (int i = 0; i < s->group[k].n_workers; i++)
-            if (!start_worker(s, k, k ? "slip-gpu" : "slip-worker", srv_worker_main, &n))
+        for (int i = 0; i < s->group[k].n_workers; i++, n++) {
+            s->worker[n] = (struct srv_worker){.s = s,
+                                               .index = n,
+                                               .group = k,
+                                               .name = k ? "slip-gpu" : "slip-worker",
+                                               .main = srv_worker_main,
+                                               .arena = rt_arena_new(SIZE_MAX)};
+            if (!s->worker[n].arena)
                 return false;
-    return srv_scheduler_start_spare(s);
+        }
+    return true;
+}
+
+/* A worker reads the states of the others, so all of them must be initialised. */
+static bool start_workers(struct srv_scheduler *s)
+{
+    bool ok = true;
+    rt_mutex_lock(&s->mu);
+    for (int i = 0; ok && i < s->n_workers; i++)
+        ok = srv_scheduler_start_thread(s, &s->worker[i]);
+    rt_mutex_unlock(&s->mu);
+    return ok && srv_scheduler_start_spare(s);
 }
 
 /* Returns false if memory runs out. */
@@ -162,8 +162,8 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
     s->pool = rt_pool_new(0);
     if (s->pool && server->run_memory.limit)
         rt_pool_share(s->pool, &server->run_memory);
-    const bool ok =
-        srv_feed_reclaimer_start(&s->reclaimer) && open_shares(s) && s->pool && start_workers(s);
+    const bool ok = srv_feed_reclaimer_start(&s->reclaimer) && open_shares(s) && s->pool &&
+                    init_workers(s) && start_workers(s);
     if (s->batching.num_batch_threads > s->group[0].n_workers)
         RT_LOG(RT_LOG_INFO,
                "num_batch_threads is %lld, but %d batches run at a time: one per worker "
