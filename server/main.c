@@ -2,7 +2,6 @@
  * The main program. Only this file depends on the server, the kernels and the clients together. The
  * server does not depend on the kernels, because its functions take the op registry as a parameter.
  */
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 
 #include "clients/cli/cli.h"
 #include "kernels/kernels.h"
+#include "runtime/base/heap.h"
 #include "server/commands/command.h"
 #include "server/config/entrypoint.h"
 #include "server/config/otel_environment.h"
@@ -109,9 +109,7 @@ static const struct command *find_command(const char *name)
 
 int main(int argc, char **argv)
 {
-    /* Maps blocks of 64 KiB or more individually, so that unloading a model returns its memory to
-     * the operating system. */
-    mallopt(M_MMAP_THRESHOLD, 65536);
+    rt_heap_set_policy();
     const char *slash = argc ? strrchr(argv[0], '/') : NULL;
     const char *name = slash ? slash + 1 : argc ? argv[0] : "";
     const char *const *args = (const char *const *)argv;

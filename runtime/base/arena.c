@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/heap.h"
+
 enum { FIRST_BLOCK = 4096, MAX_BLOCK = 1 << 20 };
 
 struct block {
@@ -44,7 +46,7 @@ static struct block *add_block(struct rt_arena *a, size_t need)
     }
     if (size > SIZE_MAX - sizeof(struct block))
         return NULL;
-    struct block *b = malloc(sizeof *b + size);
+    struct block *b = rt_heap_alloc(sizeof *b + size);
     if (!b) {
         a->is_full = false;
         return NULL;
@@ -80,7 +82,7 @@ void rt_arena_free(struct rt_arena *a)
     set_total(a, 0);
     for (struct block *b = a->last, *next; b; b = next) {
         next = b->next;
-        free(b);
+        rt_heap_free(b);
     }
     free(a);
 }
@@ -89,7 +91,7 @@ void rt_arena_reset(struct rt_arena *a)
 {
     for (struct block *b = a->last, *next; b && b != a->first; b = next) {
         next = b->next;
-        free(b);
+        rt_heap_free(b);
     }
     a->last = a->first;
     a->is_full = false;

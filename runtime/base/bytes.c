@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/heap.h"
+
 void rt_bytes_init(struct rt_bytes *b, size_t limit)
 {
     *b = (struct rt_bytes){.limit = limit < SIZE_MAX / 2 ? limit : SIZE_MAX / 2};
@@ -13,7 +15,7 @@ void rt_bytes_init(struct rt_bytes *b, size_t limit)
 
 void rt_bytes_clear(struct rt_bytes *b)
 {
-    free(b->p);
+    rt_heap_free(b->p);
     b->p = NULL;
     b->n = b->capacity = 0;
     b->failed = b->no_memory = false;
@@ -59,7 +61,9 @@ bool rt_bytes_reserve(struct rt_bytes *b, size_t more)
         b->failed = true;
         return false;
     }
-    char *p = choose_capacity(b, b->n + more + 1, &capacity) ? realloc(b->p, capacity) : NULL;
+    const size_t used = b->p ? b->n + 1 : 0;
+    char *p = choose_capacity(b, b->n + more + 1, &capacity) ? rt_heap_resize(b->p, used, capacity)
+                                                             : NULL;
     if (!p) {
         b->failed = b->no_memory = true;
         return false;

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "runtime/base/heap.h"
 #include "runtime/core/pinned.h"
 
 _Static_assert(sizeof(struct rt_block) <= RT_BLOCK_HEADER, "header of a block");
@@ -29,24 +30,21 @@ int rt_block_class(size_t n, size_t *capacity)
     return RT_BLOCK_SMALL + (e - 8) * 4 + (int)quarter;
 }
 
-/* Small blocks need extra bytes because rt_block_new aligns them itself. */
 size_t rt_block_footprint(size_t capacity)
 {
-    return RT_BLOCK_HEADER + capacity + (is_small(capacity) ? RT_BLOCK_ALIGN - 1 : 0);
+    return RT_BLOCK_HEADER + capacity + RT_BLOCK_ALIGN - 1;
 }
 
-/* A small block comes from malloc and is aligned here, because posix_memalign does not use malloc's
- * free lists for small sizes. */
+/* Aligns the block itself, because posix_memalign does not find freed blocks of the same size:
+ * it looks for larger ones, cuts them to size, and so divides the heap. */
 struct rt_block *rt_block_new(size_t capacity)
 {
     const size_t bytes = rt_block_footprint(capacity);
     void *base = NULL;
-    if (is_small(capacity))
-        base = malloc(bytes);
-    else if (capacity >= RT_PINNED_LEAST)
+    if (capacity >= RT_PINNED_LEAST)
         base = rt_pinned_alloc(bytes);
-    if (!base && !is_small(capacity) && posix_memalign(&base, RT_BLOCK_ALIGN, bytes))
-        base = NULL;
+    if (!base)
+        base = rt_heap_alloc(bytes);
     if (!base)
         return NULL;
     struct rt_block *k = (struct rt_block *)(((uintptr_t)base + RT_BLOCK_ALIGN - 1) &
@@ -59,5 +57,5 @@ struct rt_block *rt_block_new(size_t capacity)
 void rt_block_free(struct rt_block *k)
 {
     if (k->capacity < RT_PINNED_LEAST || !rt_pinned_free(k->base))
-        free(k->base);
+        rt_heap_free(k->base);
 }

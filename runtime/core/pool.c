@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/base/heap.h"
 #include "runtime/base/thread.h"
 #include "runtime/core/block.h"
-#include "runtime/core/heap.h"
 #include "runtime/core/buffer.h"
 #include "runtime/core/object.h"
 #include "runtime/core/pool.h"
@@ -51,21 +51,6 @@ struct rt_pool {
 
 /* Guards the pool lists of all budgets. */
 static struct rt_mutex sharing_mu = RT_MUTEX_INIT;
-
-enum { BURST = 1 << 16 };
-
-static atomic_size_t bursts;
-
-size_t rt_heap_bursts(void)
-{
-    return atomic_load_explicit(&bursts, memory_order_relaxed);
-}
-
-static void note_freed(size_t n_pieces)
-{
-    if (n_pieces >= BURST)
-        atomic_fetch_add_explicit(&bursts, 1, memory_order_relaxed);
-}
 
 bool rt_budget_take(struct rt_budget *b, size_t n)
 {
@@ -284,7 +269,7 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
             n_freed++;
         }
     }
-    note_freed(n_freed);
+    rt_heap_freed_together(n_freed);
 }
 
 struct rt_pool *rt_pool_ref(struct rt_pool *p)
@@ -712,7 +697,7 @@ static void free_elements(struct rt_buffer *b)
             n_freed++;
             rt_text_unref(s[i].u.out);
         }
-        note_freed(n_freed);
+        rt_heap_freed_together(n_freed);
     } else if (b->elem == RT_RESOURCE || b->elem == RT_VARIANT) {
         struct rt_object **o = data;
         for (size_t i = 0; i < b->size / sizeof *o; i++)

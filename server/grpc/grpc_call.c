@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/heap.h"
 #include "runtime/base/log.h"
 #include "server/telemetry/access_log.h"
 #include "server/grpc/grpc_internal.h"
@@ -330,7 +331,8 @@ grpc_op srv_grpc_op_status(enum rt_status code, grpc_slice *details)
 grpc_byte_buffer *srv_grpc_message_of(struct rt_span head, void *p, size_t n)
 {
     grpc_slice slices[2] = {grpc_slice_from_copied_buffer((const char *)head.p, head.n),
-                            p ? grpc_slice_new_with_user_data(p, n, free, p) : grpc_empty_slice()};
+                            p ? grpc_slice_new_with_user_data(p, n, rt_heap_free, p)
+                              : grpc_empty_slice()};
     grpc_byte_buffer *message = head.n ? grpc_raw_byte_buffer_create(slices, 2)
                                        : grpc_raw_byte_buffer_create(&slices[1], 1);
     grpc_slice_unref(slices[0]);

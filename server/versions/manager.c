@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/heap.h"
 #include "runtime/base/log.h"
-#include "runtime/core/heap.h"
 #include "server/versions/manager_internal.h"
 #include "server/versions/policy.h"
 #include "server/config/settings.h"
@@ -219,7 +219,7 @@ static void count_closed(struct srv_manager *m, int64_t now)
     int64_t closed = n_accepted - m->n_accepted - (n_open - m->n_open);
     m->n_closed += closed > 0 ? closed : 0;
     m->n_accepted = n_accepted;
-    bool is_last = !n_open && !m->n_open && !m->bursts_wait;
+    bool is_last = !n_open && !m->n_open && !m->bursts_wait && !rt_heap_idle();
     m->n_open = n_open;
     if (is_last)
         m->next_count = RT_NEVER;
@@ -241,9 +241,10 @@ void srv_manager_expect_close(struct srv_server *server)
 
 static int64_t trim(struct srv_manager *m, int64_t now)
 {
-    if (m->next_count == RT_NEVER && atomic_load(&m->server->has_connections))
+    if (m->next_count == RT_NEVER && (atomic_load(&m->server->has_connections) || rt_heap_idle()))
         m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
     if (now >= m->next_count) {
+        rt_heap_trim();
         look_at_bursts(m);
         count_closed(m, now);
     }

@@ -1,7 +1,7 @@
 /*
  * Tests that the threads of the gRPC I/O loops do not free large responses, and that the bytes stay
- * charged to the budget until the memory is free. The test sees every call of free in Slipway's own
- * libraries (-Wl,--wrap=free in tests/CMakeLists.txt).
+ * charged to the budget until the memory is free. The test sees every call of free and
+ * rt_heap_free in Slipway's own libraries (-Wl,--wrap in tests/CMakeLists.txt).
  */
 #include "tests/support/test.h"
 
@@ -30,6 +30,7 @@ static _Atomic int64_t least_held;
 
 void __real_free(void *p);
 void __wrap_free(void *p);
+void __wrap_rt_heap_free(void *p);
 
 void __wrap_free(void *p)
 {
@@ -40,6 +41,11 @@ void __wrap_free(void *p)
         atomic_fetch_add(srv_grpc_this_loop ? &n_on_loop : &n_in_background, 1);
     }
     __real_free(p);
+}
+
+void __wrap_rt_heap_free(void *p)
+{
+    __wrap_free(p);
 }
 
 static void respond(struct srv_call *c)

@@ -1,7 +1,7 @@
 /*
  * Tests that the threads of the REST I/O loops do not free the memory of large requests, and that
  * the bytes stay charged to the budget until the memory is free. The test sees every call of free
- * in Slipway's own libraries (-Wl,--wrap=free in tests/CMakeLists.txt).
+ * and rt_heap_free in Slipway's own libraries (-Wl,--wrap in tests/CMakeLists.txt).
  */
 #include "tests/support/test.h"
 
@@ -34,6 +34,7 @@ static _Atomic int64_t least_held;
 
 void __real_free(void *p);
 void __wrap_free(void *p);
+void __wrap_rt_heap_free(void *p);
 
 void __wrap_free(void *p)
 {
@@ -44,6 +45,11 @@ void __wrap_free(void *p)
         atomic_fetch_add(srv_rest_this_loop ? &n_on_loop : &n_in_background, 1);
     }
     __real_free(p);
+}
+
+void __wrap_rt_heap_free(void *p)
+{
+    __wrap_free(p);
 }
 
 static int begin(void **state)
