@@ -112,6 +112,7 @@ static void drop_message(struct srv_call *c, struct request *r)
     const size_t most = most_tensor_bytes(c), taken = r->inf.allowance.taken;
 
     r->inf.allowance.left = most > taken ? most - taken : 0;
+    c->model = rt_span_str(c->job.version->model);
     srv_call_drop_payload(c);
     srv_budget_give(&c->server->in_flight, &c->charged, r->message_bytes);
     c->job.body_bytes = c->charged;

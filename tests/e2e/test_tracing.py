@@ -204,6 +204,16 @@ class Export(ExportCase):
         ids = [s.span_id for s in collector.spans()]
         self.assertEqual(len(set(ids)), len(ids))
 
+    def test_calls_of_many_sizes(self):
+        """The message of a call contains its model's name, and is freed before the call is exported."""
+        collector = self.collector()
+        server = self.traced(collector)
+        client = self.client(server)
+        for n in range(60):
+            client.prediction.Predict(client.predict_request((1.0,) * (50 * n)), metadata=(("traceparent", PARENT),), timeout=WAIT)
+        roots = self.request(collector, n=60)
+        self.assertEqual({attributes(root)["slipway.model"] for root, _ in roots}, {"half_plus_two"})
+
     def test_a_batch_is_linked_to_its_members(self):
         collector = self.collector()
         parameters = self.write("batching", "max_batch_size { value: 4 } batch_timeout_micros { value: 600000000 }"
