@@ -87,10 +87,8 @@ struct srv_call {
     struct rt_arena *arena; /* arena for the data of the request, reset when the call ends */
     struct rt_error err;    /* the error message is allocated in `arena` */
     void *state;            /* the handler's state, allocated in `arena` */
-    /* Name of the requested model, for metrics, traces and the access log. It lies in the message,
-     * and in the version when the message has been freed. */
-    struct rt_span model;
-    struct srv_job job; /* the handle to job.version is released when the call ends */
+    struct rt_span model;   /* name of the requested model, in the message or the version */
+    struct srv_job job;     /* the handle to job.version is released when the call ends */
     int64_t received_ns;
     struct srv_request_span span;
     char *tracestate; /* the client's tracestate header, or NULL; freed by gpr_free */
