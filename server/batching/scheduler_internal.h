@@ -38,8 +38,6 @@ enum {
      * while fewer than SRV_MAX_SPARES / 2 spare workers are busy. The remaining spare workers are
      * reserved for idle model queues. */
     SRV_MAX_SPARES = 64,
-    /* A run of this duration counts as long, because it may never end. */
-    SRV_LONG_RUN_NS = 500000000,
 };
 _Static_assert((int)SRV_MAX_GROUPS <= (int)SRV_CORE_GROUPS,
                "each group needs a bit and an element");
@@ -102,6 +100,9 @@ struct srv_scheduler {
     struct srv_queue_shares *shares; /* or NULL without --quota_queue_share */
     int64_t timer_ns;                /* time at which the timer thread will wake */
     int64_t taken_ns;                /* time at which a worker of group 0 last took a batch */
+    int64_t long_run_ns; /* a run of this duration counts as long, because it may never end */
+    /* a spare worker takes a small batch if no worker has taken any batch for this time */
+    int64_t spare_after_ns;
     int n_busy;       /* number of busy workers of group 0, excluding spare workers */
     int n_waiting;    /* number of unfinished runs that have waited */
     int n_threads;    /* number of threads of workers and of runs that have waited */

@@ -5,14 +5,9 @@
 #include "runtime/base/log.h"
 #include "server/batching/scheduler_internal.h"
 
-enum {
-    /* a spare worker takes a small batch if no worker has taken any batch for this time */
-    SPARE_AFTER_NS = 20000000,
-};
-
 /* Returns the time from which a spare worker may take a batch for the GPU of the group, or
  * RT_NEVER. All workers of the group must have batches, and fewer batches than the group has
- * workers may have begun less than SRV_LONG_RUN_NS ago. A run of a model on a GPU may take long on
+ * workers may have begun less than long_run_ns ago. A run of a model on a GPU may take long on
  * the CPU too. */
 static int64_t spare_of_gpu_at(const struct srv_scheduler *s, int group)
 {
@@ -28,7 +23,7 @@ static int64_t spare_of_gpu_at(const struct srv_scheduler *s, int group)
         for (const struct srv_worker *w = i < 0 ? s->spares : &s->worker[i]; w; w = w->next)
             if (w->group == group && w->batch && !w->batch->is_long) {
                 n_short++;
-                at = w->began_ns + SRV_LONG_RUN_NS < at ? w->began_ns + SRV_LONG_RUN_NS : at;
+                at = w->began_ns + s->long_run_ns < at ? w->began_ns + s->long_run_ns : at;
             }
     return n_short < s->group[group].n_workers ? 0 : at;
 }
@@ -43,7 +38,7 @@ static int64_t spare_of_cpu_at(const struct srv_scheduler *s)
     const int n_workers = s->group[0].n_workers;
     return s->n_busy == n_workers && srv_core_has_place(&s->cpu, n_workers)
                ? 0
-               : s->taken_ns + SPARE_AFTER_NS;
+               : s->taken_ns + s->spare_after_ns;
 }
 
 static int64_t spare_of_group_at(const struct srv_scheduler *s, int group)
@@ -67,13 +62,13 @@ void srv_scheduler_lower(struct srv_worker *w)
     w->is_lowered = true;
 }
 
-/* Marks the worker's run as long if it has lasted for SRV_LONG_RUN_NS. Lowers the priority of a
+/* Marks the worker's run as long if it has lasted for long_run_ns. Lowers the priority of a
  * spare worker, because its run may never end. Other requests then keep most of the processor time.
  */
 static void mark_if_long(struct srv_scheduler *s, struct srv_worker *w, int64_t now)
     RT_REQUIRES(s->mu)
 {
-    if (!w->batch || w->batch->is_long || now < w->began_ns + SRV_LONG_RUN_NS)
+    if (!w->batch || w->batch->is_long || now < w->began_ns + s->long_run_ns)
         return;
     srv_core_mark_long(s->group[w->group].core, w->batch);
     if (w->is_spare)
@@ -124,7 +119,7 @@ static bool lead(struct srv_scheduler *s, struct srv_worker *w, struct srv_core_
                 return false;
         }
         const int64_t at = srv_scheduler_spare_at(s);
-        s->spare_ns = now >= at ? now + SPARE_AFTER_NS : at;
+        s->spare_ns = now >= at ? now + s->spare_after_ns : at;
         rt_cond_wait_until(&s->spare, &s->mu, s->spare_ns);
         s->spare_ns = 0;
     }

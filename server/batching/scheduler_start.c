@@ -10,6 +10,8 @@
 
 enum {
     PATIENCE_NS = 1000000000,
+    LONG_RUN_NS = 500000000,
+    SPARE_AFTER_NS = 20000000,
     MAX_COMPILED_SIZES = 32,
     MOST_GPU_ROWS = 1024, /* largest batch that is padded for a GPU, in rows */
     LONG_NS = 5000000, /* expected duration up to which a batch may take a GPU's last free worker */
@@ -152,6 +154,8 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
     s->n_workers = n_workers;
     s->timer_ns = RT_NEVER;
     s->taken_ns = rt_now_ns(); /* starting the workers takes some time */
+    s->long_run_ns = LONG_RUN_NS;
+    s->spare_after_ns = SPARE_AFTER_NS;
     rt_mutex_init(&s->mu);
     rt_cond_init(&s->time);
     rt_cond_init(&s->spare);

@@ -112,7 +112,7 @@ static int n_in_service(const struct srv_scheduler *s, int group, int64_t now) R
     int n = 0;
     for (int i = 0; i < s->n_workers; i++) {
         const struct srv_worker *w = &s->worker[i];
-        n += w->group == group && (!w->batch || now - w->began_ns < SRV_LONG_RUN_NS);
+        n += w->group == group && (!w->batch || now - w->began_ns < s->long_run_ns);
     }
     return n;
 }
@@ -131,7 +131,7 @@ static int64_t long_run_at(const struct srv_scheduler *s, int64_t now) RT_REQUIR
     int64_t at = RT_NEVER;
     for (int i = 0; i < s->n_workers && s->gpus.n_jobs; i++) {
         const struct srv_worker *w = &s->worker[i];
-        const int64_t end = w->began_ns + SRV_LONG_RUN_NS;
+        const int64_t end = w->began_ns + s->long_run_ns;
         if (w->group && w->batch && end > now && end < at)
             at = end;
     }

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "server/batching/scheduler_internal.h"
 #include "server/metrics/metrics.h"
 #include "tests/support/folder.h"
 
@@ -106,6 +107,21 @@ static struct world *new_world(void)
     return w;
 }
 
+/* Sets the durations after which spare workers take batches. */
+static void set_spare_times(struct world *w, int64_t long_run_ns, int64_t spare_after_ns)
+{
+    struct srv_scheduler *s = w->server.scheduler;
+    rt_mutex_lock(&s->mu);
+    s->long_run_ns = long_run_ns;
+    s->spare_after_ns = spare_after_ns;
+    rt_mutex_unlock(&s->mu);
+}
+
+void sched_have_spares(struct world *w)
+{
+    set_spare_times(w, 500000000, 20000000);
+}
+
 static struct world *begin(struct world *w, int n_workers, bool rowwise, bool writes,
                            enum srv_maybe batching, const char *parameters)
 {
@@ -124,6 +140,7 @@ static struct world *begin(struct world *w, int n_workers, bool rowwise, bool wr
     w->server.metrics = srv_metrics_new(1, srv_scheduler_n_workers(&w->server));
     struct rt_error err = {0};
     assert_ok(srv_scheduler_new(&w->server, &w->server.scheduler, &err), &err);
+    set_spare_times(w, RT_NEVER / 2, RT_NEVER / 2);
     w->server.n_io_loops = 1;
     w->server.io_loops[0] = &w->io_loop;
     srv_io_loop_init(&w->io_loop, &w->server, "REST", no_wake, NULL);

@@ -79,6 +79,9 @@ struct world *sched_begin_as_tensorflow(const char *parameters);
 /* Starts a server with one worker for the CPU and n GPUs, which have two streams each. The model
  * uses the GPU with index `gpu`, or all if `gpu` is -1. */
 struct world *sched_begin_on_gpus(int n, int gpu);
+/* Lets spare workers take batches of the world, as in a server. Otherwise only workers take
+ * batches, however long a busy machine delays them or a test that holds their runs. */
+void sched_have_spares(struct world *w);
 void sched_end(struct world *w);
 
 /* Submits a request of the given shape whose numbers are value, value + step, value + 2 step, ...

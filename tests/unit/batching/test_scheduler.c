@@ -284,6 +284,7 @@ static void small_requests_do_not_wait_for_workers_that_are_at_long_ones(void **
 {
     (void)state;
     struct world *w = sched_begin(1, true, false);
+    sched_have_spares(w);
     struct request *first = sched_submit(w, 1, 1, RT_NEVER);
     srv_io_loop_end_turn(&w->io_loop);
     sched_wait_done(w, 1);
@@ -318,7 +319,6 @@ static void a_model_on_a_gpu_has_one_worker_per_stream(void **state)
     for (int gpu = 0; gpu < 2; gpu++) {
         struct world *w = sched_begin_on_gpus(2, gpu);
         struct request *r[6];
-        const int64_t start_ns = rt_now_ns();
         atomic_store(&sched_model.held, true);
         for (int k = 0; k < 6; k++) {
             r[k] = sched_submit(w, 1, (float)k, RT_NEVER);
@@ -326,16 +326,11 @@ static void a_model_on_a_gpu_has_one_worker_per_stream(void **state)
             sched_wait_runs(k < 2 ? k + 1 : 2);
         }
         usleep(20000);
-        const int n_together = atomic_load(&sched_model.together);
+        assert_int_equal(atomic_load(&sched_model.together), 2);
         atomic_store(&sched_model.held, false);
-        /* A spare worker takes a batch beside runs that have lasted for 0.5 s. */
-        const bool was_quick = rt_now_ns() - start_ns < 400000000;
         sched_wait_done(w, 6);
         /* Two requests had workers, and the others waited and were merged. */
-        if (was_quick) {
-            assert_int_equal(n_together, 2);
-            assert_int_equal(atomic_load(&sched_model.runs), 3);
-        }
+        assert_int_equal(atomic_load(&sched_model.runs), 3);
         for (int k = 0; k < 6; k++) {
             sched_expect(r[k], 1, (float)k);
             sched_drop(r[k]);
@@ -375,26 +370,22 @@ static void the_batches_of_a_model_go_to_the_gpu_that_is_free_first(void **state
 static void requests_of_one_turn_occupy_the_workers_of_all_gpus(void **state)
 {
     (void)state;
-    enum { ROUNDS = 4, N = 4, DEADLINE_NS = 900000000 };
+    enum { ROUNDS = 4, N = 4 };
     struct world *w = sched_begin_on_gpus(2, -1);
-    int64_t slowest_ns = 0;
     sched_model.sleep_us = 20000;
     for (int round = 0; round < ROUNDS; round++) {
         struct request *r[N];
-        const int64_t begin_ns = rt_now_ns();
+        const int64_t deadline_ns = rt_now_ns() + INT64_C(3600000000000);
         atomic_store(&sched_model.held, true);
         for (int k = 0; k < N; k++)
-            r[k] = sched_submit(w, 0, (float)k, begin_ns + DEADLINE_NS);
+            r[k] = sched_submit(w, 0, (float)k, deadline_ns);
         srv_io_loop_end_turn(&w->io_loop);
         sched_wait_runs(N * (round + 1));
-        const int64_t ns = rt_now_ns() - begin_ns;
-        slowest_ns = ns > slowest_ns ? ns : slowest_ns;
         atomic_store(&sched_model.held, false);
         sched_wait_done(w, N * (round + 1));
         for (int k = 0; k < N; k++)
             sched_drop(r[k]);
     }
-    assert_true(slowest_ns < DEADLINE_NS / 2);
     sched_end(w);
 }
 
@@ -455,6 +446,7 @@ static void long_runs_on_a_gpu_keep_no_other_version_waiting(void **state)
     struct rt_error err = {0};
     other.version = 2;
     assert_ok(srv_model_queue_new(w->server.scheduler, &other, &other.model_queue, &err), &err);
+    sched_have_spares(w);
     atomic_store(&sched_model.held, true);
     for (int k = 0; k < 4; k++) {
         w->other = k == 3 ? &other : NULL;
@@ -494,6 +486,7 @@ static bool long_model_is_served_beside_an_endless_run(void)
     third.version = 3;
     assert_ok(srv_model_queue_new(w->server.scheduler, &slow, &slow.model_queue, &err), &err);
     assert_ok(srv_model_queue_new(w->server.scheduler, &third, &third.model_queue, &err), &err);
+    sched_have_spares(w);
     sched_model.row_us = 1000;
     r[0] = submit_of(w, &slow, 20, 1); /* after this run, 20 rows are expected to take long */
     sched_wait_done(w, 1);
@@ -542,6 +535,7 @@ static void spare_workers_leave_batches_of_a_failed_gpu_to_others(void **state)
     sched_model.gpus.device[sched_model.gpus.n++] = &w->gpu[1];
     assert_ok(srv_model_queue_new(w->server.scheduler, &other, &other.model_queue, &err), &err);
     atomic_store(&w->gpu[0].has_failed, true);
+    sched_have_spares(w);
     atomic_store(&sched_model.held, true);
     for (int k = 0; k < 5; k++) {
         if (k == 2)
