@@ -78,8 +78,10 @@ static enum rt_status fake_load(struct rt_model **out, const char *dir,
 
 static void fake_free(struct rt_model *model)
 {
+    char thread[16];
     free(model);
-    pthread_getname_np(pthread_self(), fixture.freed_by, sizeof fixture.freed_by);
+    pthread_getname_np(pthread_self(), thread, sizeof thread);
+    atomic_fetch_add(&fixture.n_freed_by_manager, strcmp(thread, "manager") == 0);
     atomic_fetch_add(&fixture.n_freed, 1);
 }
 
@@ -219,6 +221,7 @@ int mf_set_up(void **state)
     atomic_store(&rt_log_level, -1);
     atomic_store(&fixture.n_loaded, 0);
     atomic_store(&fixture.n_freed, 0);
+    atomic_store(&fixture.n_freed_by_manager, 0);
     atomic_store(&fixture.n_attached, 0);
     atomic_store(&fixture.n_retired, 0);
     atomic_store(&fixture.n_detached, 0);
