@@ -310,7 +310,7 @@ static void any_number_of_versions_may_serve(void **state)
     assert_int_equal(atomic_load(&fixture.n_attached), N);
     MF_CONFIG("n");
     assert_true(mf_comes_above_0(&fixture.n_gone));
-    assert_int_equal(atomic_load(&fixture.n_freed), N);
+    assert_true(atomic_load(&fixture.n_freed) >= N); /* a load that makes way frees its version */
     assert_true(mf_comes_to("n", 1, SRV_AVAILABLE));
 }
 

@@ -74,14 +74,14 @@ static void a_reload_waits_for_a_model_that_is_still_being_unloaded(void **state
     mf_add_version("m/1", "ok");
     mf_add_version("n/1", "ok");
     MF_CONFIG("m", "n");
-    assert_ok(MF_START(mf_flag("model_config_file", "models.config"), "--model_wait_seconds=1"),
+    assert_ok(MF_START(mf_flag("model_config_file", "models.config"), "--model_wait_seconds=5"),
               &fixture.err);
     assert_true(mf_comes_to("n", 1, SRV_AVAILABLE));
     mf_hold_handles(true);
     MF_CONFIG("m");
     srv_manager_reread(fixture.manager);
     assert_true(mf_comes_to("n", 1, SRV_UNLOADING));
-    usleep(1100000); /* more than --model_wait_seconds after n was first configured */
+    usleep(5100000); /* more than --model_wait_seconds after n was first configured */
     reload_m_and_n();
     const int early = wait_for_reload(300);
     mf_hold_handles(false);
