@@ -45,7 +45,7 @@ def free_ports(n):
     return list(ports)
 
 
-def wait_for(condition, what="a condition", seconds=60):
+def wait_for(condition, what="a condition", seconds=180):
     """Waits until condition() returns a true value, and returns that value."""
     end = time.monotonic() + seconds * SLOW
     while True:
@@ -191,7 +191,7 @@ class Server:
                     return rest.split()[0] in "RD"
         return False
 
-    def stop(self, seconds=30):
+    def stop(self, seconds=120):
         """Sends SIGTERM and returns the exit status. Fails if the log contains a sanitizer's report."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
