@@ -12,6 +12,7 @@
  *   | metrics     | 1, with REST         | the metrics page while it is written (rest_metrics.c)  |
  *   | description | 1, with REST         | descriptions of large models (rest_background.c)       |
  *   | page-events | 1, with REST         | an event of the web page, while a browser asks for it  |
+ *   | page-plans  | 1, with REST         | a plan, while it is built for the web page             |
  *   | rest-free   | 1, with REST         | calls that use much memory, while they are freed       |
  *   | worker      | 1 per core           | a batch and its context while it runs                  |
  *   | spare       | 1 to 64              | a batch, while the workers are busy (batching.md)      |

@@ -1,10 +1,10 @@
 /*
  * Threads for slow work other than inference: writing the metrics page and the events of the web
- * page, writing descriptions of large models, and freeing the memory of large requests. The time
- * for this work depends on the number of versions, the size of a model, or the size of the memory.
- * Meanwhile the I/O loops serve other connections. The threads also compress what they write. The
- * queues need no fairness between connections, because each connection has at most one request in a
- * queue.
+ * page, building plans for the web page, writing descriptions of large models, and freeing the
+ * memory of large requests. The time for this work depends on the number of versions, the size of a
+ * model, or the size of the memory. Meanwhile the I/O loops serve other connections. The threads
+ * also compress what they write. The queues need no fairness between connections, because each
+ * connection has at most one request in a queue.
  */
 #include "runtime/base/clock.h"
 #include "server/http/rest_call.h"
@@ -75,13 +75,17 @@ bool srv_rest_background(struct srv_rest_call *req, enum srv_rest_background kin
     return false;
 }
 
+bool srv_rest_background_work(struct srv_rest_call *req, enum srv_rest_background kind,
+                              bool (*work)(struct srv_rest_request *r))
+{
+    req->work = work;
+    atomic_store_explicit(&req->pub.job.cancelled, false, memory_order_relaxed);
+    return srv_rest_background(req, kind);
+}
+
 bool srv_rest_in_background(struct srv_rest_request *r, bool (*work)(struct srv_rest_request *r))
 {
-    struct srv_rest_call *req = srv_rest_call_of(r);
-
-    req->work = work;
-    atomic_store_explicit(&r->job.cancelled, false, memory_order_relaxed);
-    return srv_rest_background(req, SRV_REST_DESCRIPTIONS);
+    return srv_rest_background_work(srv_rest_call_of(r), SRV_REST_DESCRIPTIONS, work);
 }
 
 enum rt_status srv_rest_background_start(struct srv_rest *rest, struct rt_error *err)
@@ -93,6 +97,7 @@ enum rt_status srv_rest_background_start(struct srv_rest *rest, struct rt_error 
         [SRV_REST_PAGES] = {"metrics", srv_rest_write_pages},
         [SRV_REST_DESCRIPTIONS] = {"description", work_each},
         [SRV_REST_EVENTS] = {"page-events", srv_rest_write_events},
+        [SRV_REST_PLANS] = {"page-plans", work_each},
         [SRV_REST_FREE] = {"rest-free", free_each},
     };
 

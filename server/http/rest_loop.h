@@ -51,6 +51,7 @@ enum srv_rest_background {
     SRV_REST_PAGES,
     SRV_REST_DESCRIPTIONS, /* writing descriptions of large models */
     SRV_REST_EVENTS,       /* writing events of the web page */
+    SRV_REST_PLANS,        /* building and describing plans for the web page */
     SRV_REST_FREE,         /* freeing the memory of calls that use much memory */
     SRV_N_REST_BACKGROUND_KINDS
 };
@@ -177,6 +178,10 @@ void srv_rest_background_clear(struct srv_rest *rest); /* called after srv_rest_
 /* Queues the request for a thread of the given kind. If the server is stopping, sets the response
  * instead. Returns the same values as a handler. */
 bool srv_rest_background(struct srv_rest_call *req, enum srv_rest_background kind);
+/* Queues the request for a thread of the given kind, which calls `work` as srv_rest_in_background
+ * does. */
+bool srv_rest_background_work(struct srv_rest_call *req, enum srv_rest_background kind,
+                              bool (*work)(struct srv_rest_request *r));
 
 /* ---- rest_calls.c ---- */
 

@@ -119,7 +119,9 @@ bool srv_rest_page_plan(struct srv_rest_request *r)
     }
     r->job.version = version;
     srv_hold(r->io_loop, version); /* the handle is released when the response is sent */
-    return srv_rest_in_background(r, write_plan);
+    /* The description of a plan may take much longer than a model's, and waits while the plan is
+     * built, which happens after a variable was written. */
+    return srv_rest_background_work(srv_rest_call_of(r), SRV_REST_PLANS, write_plan);
 }
 
 bool srv_rest_page_profile(struct srv_rest_request *r)

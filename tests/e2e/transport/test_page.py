@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import select
 import socket
 import struct
 import threading
@@ -417,6 +418,31 @@ class PageOptions(PageCase):
             wait_for(lambda: server.metric("slipway_bytes_in_flight") >= most - 300_001, "the body of another request")
             status, _, body = self.ask(server, "/page/plan/long")
             self.assertEqual((status, b"does not fit beside the requests in flight" in body), (503, True), body[:200])
+
+    def test_descriptions_of_models_do_not_wait_for_plans(self):
+        n_nodes, n_plans = 10_000, 100
+
+        def build(g):
+            g.placeholder("x", "float")
+            for i in range(n_nodes):
+                g.node(f"n{i}", "Softmax", f"n{i - 1}" if i else "x", T="float")
+
+        last = {"serving_default": n_nodes - 1, **{str(i) * 3000: 0 for i in range(9)}}
+        small_models.write(self.path("long", "1"), {name: ({"x": ("x", "float", [2])}, {"y": (f"n{i}", "float", [2])})
+                                                    for name, i in last.items()}, build)
+        server = self.serve(f"--model_base_path={self.path('long')}", "--model_name=long", "--num_rest_threads=1")
+        plans = []
+        try:
+            for _ in range(n_plans):
+                plans.append(socket.create_connection(("127.0.0.1", server.rest_port), timeout=60 * SLOW))
+                plans[-1].sendall(b"GET /page/plan/long HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            status, body = server.get("/v1/models/long/metadata")  # which is long enough for a thread of its own
+            answered = select.select(plans, [], [], 0)[0]
+        finally:
+            for plan in plans:
+                plan.close()
+        self.assertEqual((status, len(body) > 9 * 3000), (200, True))
+        self.assertLess(len(answered), n_plans * 0.9)
 
     def test_hostile_names_stay_in_their_strings(self):
         server = self.serve(f"--model_config_file={self.hostile_models()}")
