@@ -111,6 +111,16 @@ bool srv_http_prefers_openmetrics(const char *list)
     return open > 0 && open >= text;
 }
 
+bool srv_http_names_type(const char *list, const char *type)
+{
+    struct range r;
+
+    while (next_range(&list, &r))
+        if (is_word(r.type, type) && r.weight > 0)
+            return true;
+    return false;
+}
+
 bool srv_http_length(const char *value, uint64_t *out)
 {
     uint64_t n = 0;

@@ -15,6 +15,10 @@ bool srv_http_accepts_gzip(const char *value);
  * with a weight that is at least that of plain text. */
 bool srv_http_prefers_openmetrics(const char *value);
 
+/* Returns whether an Accept header names the media type `type` itself, not only by a wildcard, with
+ * a weight that is not 0. */
+bool srv_http_names_type(const char *value, const char *type);
+
 /* Parses a Content-Length, which consists of digits only. If the value is malformed, returns false
  * and leaves *out unchanged. */
 bool srv_http_length(const char *value, uint64_t *out);

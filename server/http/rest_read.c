@@ -166,12 +166,17 @@ static enum rt_status keep_headers(struct srv_rest_call *req)
     return st;
 }
 
-/* Returns the value of a header, or an empty span. */
-static struct rt_span header_of(struct srv_rest_call *req, const char *name)
+/* Returns the value of a header, or "". */
+static const char *text_of(struct srv_rest_call *req, const char *name)
 {
     const char *value = MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, name);
 
-    return rt_span_str(value ? value : "");
+    return value ? value : "";
+}
+
+static struct rt_span header_of(struct srv_rest_call *req, const char *name)
+{
+    return rt_span_str(text_of(req, name));
 }
 
 /* Returns whether the request may read the web page: not from a foreign page, and not under a name
@@ -193,6 +198,11 @@ static enum rt_status check_viewer(struct srv_rest_call *req)
         return rt_fail(&r->err, RT_PERMISSION_DENIED,
                        "the server's page is not for other web pages: the request's "
                        "Sec-Fetch-Site is neither same-origin nor none");
+    /* An EventSource names the type. The images, scripts and frames of a page never do. */
+    if (r->route.target == SRV_TO_PAGE_EVENTS &&
+        !srv_http_names_type(text_of(req, "Accept"), "text/event-stream"))
+        return rt_fail(&r->err, RT_PERMISSION_DENIED,
+                       "events are only for requests whose Accept names text/event-stream");
     if (!srv_page_host_is_allowed(host, r->server->options.page_hosts))
         return rt_fail(&r->err, RT_PERMISSION_DENIED,
                        "the server's page is not served as \"%.*s\": the Host is no address, not "

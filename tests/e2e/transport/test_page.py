@@ -43,7 +43,8 @@ def png(size, grey):
 
 
 def events_request(port, extra=""):
-    return f"GET {EVENTS} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n{extra}\r\n".encode()
+    return (f"GET {EVENTS} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\nConnection: close\r\n"
+            f"{extra}\r\n").encode()
 
 
 def read_all(connection):
@@ -72,6 +73,8 @@ class PageCase(support.Case):
     def ask(self, server, path, method="GET", **headers):
         """Returns (status, headers, body)."""
         connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=30 * SLOW)
+        if path == EVENTS:
+            headers = {"Accept": "text/event-stream", **headers}
         with_dashes = {name.replace("_", "-"): value for name, value in headers.items()}
         connection.request(method, path, headers=with_dashes)
         answer = connection.getresponse()
@@ -359,6 +362,14 @@ class Page(PageCase):
             self.assertEqual(self.ask(self.server, "/", Host=host)[0], 200)
         # The APIs answer as before, under any name.
         self.assertEqual(self.ask(self.server, "/v1/models/half_plus_two", Host="evil.example")[0], 200)
+
+    def test_images_and_scripts_take_no_places_of_viewers(self):
+        """By plain HTTP to an address, browsers send neither Origin nor Sec-Fetch headers for them."""
+        for accept in ("image/avif,image/webp,image/svg+xml,image/*,*/*;q=0.8", "*/*", "text/html,*/*;q=0.8", "text/css,*/*",
+                       "text/event-stream;q=0", ""):
+            status, _, body = self.ask(self.server, EVENTS, Accept=accept)
+            self.assertEqual((status, b"whose Accept names text/event-stream" in body), (403, True), body)
+        self.event(self.server)
 
     def test_a_thousand_viewers(self):
         """VIEWERS of them get events. The others are refused, and requests are answered meanwhile."""

@@ -83,11 +83,37 @@ static void a_length_is_digits_that_fit(void **state)
     assert_int_equal(n, 7);
 }
 
+static void a_type_is_named_by_itself_only(void **state)
+{
+    (void)state;
+#define EVENTS "text/event-stream"
+    static const char *const yes[] = {EVENTS,           "Text/Event-Stream",
+                                      EVENTS ";q=0.1",  "image/*, " EVENTS ", */*",
+                                      ",," EVENTS ",,", EVENTS ";charset=utf-8"};
+    static const char *const no[] = {"",
+                                     "*/*",
+                                     "text/*",
+                                     EVENTS ";q=0",
+                                     EVENTS "s",
+                                     "x" EVENTS,
+                                     "image/png;x=" EVENTS,
+                                     "image/avif,image/webp,image/svg+xml,image/*,*/*;q=0.8",
+                                     "text/html,application/xml;q=0.9,*/*;q=0.8"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        if (!srv_http_names_type(yes[i], EVENTS))
+            fail_msg("\"%s\" names the type", yes[i]);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (srv_http_names_type(no[i], EVENTS))
+            fail_msg("\"%s\" does not name the type", no[i]);
+#undef EVENTS
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gzip_is_accepted_by_name_or_by_star),
         cmocka_unit_test(openmetrics_must_be_named_and_not_weigh_less_than_text),
+        cmocka_unit_test(a_type_is_named_by_itself_only),
         cmocka_unit_test(a_length_is_digits_that_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
