@@ -231,7 +231,7 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
         st = rt_fail_memory(err, "the page", 0);
     if (!st)
         st = srv_scheduler_new(s, &s->scheduler, err);
-    if (!st && srv_settings_wants_rest(o))
+    if (!st && (srv_settings_wants_rest(o) || *o->page_address))
         st = srv_rest_start(s, srv_rest_route, &s->rest, err);
     if (!st && srv_settings_wants_grpc(o))
         st = srv_grpc_start(s, srv_grpc_methods(s->protocols), &s->grpc, err);
@@ -253,14 +253,15 @@ static enum rt_status listen_grpc(struct srv_server *s, int *port, struct rt_err
 static enum rt_status listen_rest(struct srv_server *s, int *port, struct rt_error *err)
 {
     const struct srv_options *o = &s->options;
+    const int number = (int)o->rest_api_port;
     enum rt_status st;
     if (*o->bind_address) {
-        st = srv_rest_listen(s->rest, o->bind_address, (int)o->rest_api_port, port, err);
+        st = srv_rest_bind(s->rest, SRV_REST_PORT, o->bind_address, number, port, err);
     } else {
         struct rt_error ignored = {0};
-        st = srv_rest_listen(s->rest, "::", (int)o->rest_api_port, port, &ignored);
+        st = srv_rest_bind(s->rest, SRV_REST_PORT, "::", number, port, &ignored);
         if (st) /* the machine may have only IPv4 */
-            st = srv_rest_listen(s->rest, "0.0.0.0", (int)o->rest_api_port, port, err);
+            st = srv_rest_bind(s->rest, SRV_REST_PORT, "0.0.0.0", number, port, err);
     }
     if (!st)
         RT_LOG(RT_LOG_INFO, "Exporting HTTP/REST API at:%s:%d ...",
@@ -270,19 +271,52 @@ static enum rt_status listen_rest(struct srv_server *s, int *port, struct rt_err
     return st;
 }
 
-static enum rt_status listen_all(struct srv_server *s, int *grpc_port, int *rest_port,
-                                 struct rt_error *err)
+static enum rt_status listen_page(struct srv_server *s, int *port, struct rt_error *err)
 {
-    enum rt_status st = s->grpc ? listen_grpc(s, grpc_port, err) : RT_OK;
-    if (st || !s->rest)
-        return st;
-    st = listen_rest(s, rest_port, err);
-    if (st && s->options.as_tensorflow && s->grpc) {
-        RT_LOG(RT_LOG_ERROR, "Failed to start HTTP Server at localhost:%lld: %s",
-               (long long)s->options.rest_api_port, rt_error_text(err));
-        st = RT_OK; /* as in TensorFlow Serving, gRPC continues to serve without REST */
-    }
+    const char *given = s->options.page_address;
+    char host[SRV_MAX_HOST];
+    int64_t number = 0;
+    enum rt_status st =
+        srv_settings_split_address("page_address", given, host, sizeof host, &number, err);
+
+    if (!st)
+        st = srv_rest_bind(s->rest, SRV_REST_PAGE, host, (int)number, port, err);
+    if (!st)
+        RT_LOG(RT_LOG_INFO, "the page is at %s:%d", host, *port);
     return st;
+}
+
+/* The ports that the kernel has given to the listeners, or 0. */
+struct ports {
+    int grpc, rest, page;
+};
+
+/* Returns whether the server runs without the REST port, as TensorFlow Serving does. */
+static bool runs_without_rest(const struct srv_server *s, const struct rt_error *err)
+{
+    if (!s->options.as_tensorflow || !s->grpc)
+        return false;
+    RT_LOG(RT_LOG_ERROR, "Failed to start HTTP Server at localhost:%lld: %s",
+           (long long)s->options.rest_api_port, rt_error_text(err));
+    return true;
+}
+
+static enum rt_status listen_all(struct srv_server *s, struct ports *ports, struct rt_error *err)
+{
+    const struct srv_options *o = &s->options;
+    enum rt_status st = s->grpc ? listen_grpc(s, &ports->grpc, err) : RT_OK;
+
+    if (!st && *o->page_address)
+        st = listen_page(s, &ports->page, err);
+    if (!st && s->rest && srv_settings_wants_rest(o)) {
+        st = listen_rest(s, &ports->rest, err);
+        if (st && runs_without_rest(s, err))
+            st = RT_OK;
+    }
+    if (st || (!ports->rest && !ports->page))
+        return st;
+    st = srv_rest_listen(s->rest, err);
+    return st && runs_without_rest(s, err) ? RT_OK : st;
 }
 
 /* A thread that waits for the initial models. Meanwhile, the main thread can receive signals. */
@@ -366,13 +400,18 @@ static const char *rest_scheme(const struct srv_options *o)
     return *o->rest_tls_cert_file ? "https" : "http";
 }
 
-static void print_where(const struct srv_server *s, int grpc_port, int rest_port)
+static void print_where(const struct srv_server *s, const struct ports *ports)
 {
     const struct srv_options *o = &s->options;
-    if (rest_port)
-        rt_print(stdout, "REST  %s://%s:%d/v1/models/\n", rest_scheme(o), reachable(o), rest_port);
-    if (grpc_port)
-        rt_print(stdout, "gRPC  %s:%d\n", reachable(o), grpc_port);
+    const char *end = strrchr(o->page_address, ':');
+    if (ports->rest)
+        rt_print(stdout, "REST  %s://%s:%d/v1/models/\n", rest_scheme(o), reachable(o),
+                 ports->rest);
+    if (ports->grpc)
+        rt_print(stdout, "gRPC  %s:%d\n", reachable(o), ports->grpc);
+    if (ports->page && end)
+        rt_print(stdout, "page  %s://%.*s:%d/\n", rest_scheme(o), (int)(end - o->page_address),
+                 o->page_address, ports->page);
     fflush(stdout);
 }
 
@@ -522,7 +561,8 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
 {
     static const struct srv_map nothing;
     struct rt_error err = {0};
-    int signals = signals_fd(), grpc_port = 0, rest_port = 0;
+    int signals = signals_fd();
+    struct ports ports = {0};
     atomic_store(&rt_log_level, (int)options->log_level);
     rt_log_start(strcmp(options->log_format, "json") == 0 ? RT_LOG_JSON : RT_LOG_TEXT);
     raise_open_files();
@@ -554,13 +594,13 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     if (!st && options->as_tensorflow)
         go_on = wait_initial(s, signals, &st, &err);
     if (!st && go_on)
-        st = listen_all(s, &grpc_port, &rest_port, &err);
+        st = listen_all(s, &ports, &err);
     if (st && go_on)
         return start_failed(st, &err);
     if (go_on) {
         if (!options->as_tensorflow)
-            print_where(s, grpc_port, rest_port);
-        serve(s, signals, rest_port);
+            print_where(s, &ports);
+        serve(s, signals, ports.rest);
         drain(s, signals);
     }
     if (atomic_load(&s->gpu_failed)) {

@@ -9,6 +9,7 @@
 #include "proto/field.h"
 #include "proto/unpack.h"
 #include "runtime/base/log.h"
+#include "server/base/number.h"
 #include "server/config/batching.h"
 #include "server/config/text_file.h"
 #include "server/page/page.h"
@@ -331,6 +332,19 @@ static enum rt_status read_thread_pools(const struct srv_options *o, struct rt_e
     return st;
 }
 
+static enum rt_status check_page_address(const struct srv_options *o, struct rt_error *err)
+{
+    char host[SRV_MAX_HOST];
+    int64_t port;
+
+    if (!*o->page_address)
+        return RT_OK;
+    if (!o->page)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--page_address=%s needs --page", o->page_address);
+    return srv_settings_split_address("page_address", o->page_address, host, sizeof host, &port,
+                                      err);
+}
+
 enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *arena,
                                     struct rt_error *err)
 {
@@ -345,7 +359,7 @@ enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *aren
         st = read_thread_pools(o, err);
     if (!st && *o->monitoring_config_file)
         st = read_monitoring(o, arena, err);
-    return st;
+    return st ? st : check_page_address(o, err);
 }
 
 enum rt_status srv_settings_check_batching(const struct srv_options *o, struct rt_error *err)
@@ -398,6 +412,25 @@ enum rt_status srv_settings_check_address(const struct srv_options *o, struct rt
     return bound ? rt_fail(err, RT_INVALID_ARGUMENT, "--bind_address=%s: %s", address,
                            strerror(number))
                  : RT_OK;
+}
+
+enum rt_status srv_settings_split_address(const char *flag, const char *value, char *host,
+                                          size_t capacity, int64_t *port, struct rt_error *err)
+{
+    const char *given = value;
+    const char *colon = strrchr(given, ':');
+    size_t n = colon ? (size_t)(colon - given) : 0;
+
+    if (n >= 2 && given[0] == '[' && given[n - 1] == ']') {
+        given++;
+        n -= 2;
+    }
+    if (!n || n >= capacity || !srv_parse_int64(colon + 1, strlen(colon + 1), port) || *port < 0 ||
+        *port > 65535)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--%s=%s is not ADDRESS:PORT", flag, value);
+    memcpy(host, given, n);
+    host[n] = '\0';
+    return RT_OK;
 }
 
 bool srv_settings_wants_rest(const struct srv_options *o)

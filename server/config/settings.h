@@ -11,6 +11,8 @@
 #include "runtime/base/arena.h"
 #include "server/config/options.h"
 
+enum { SRV_MAX_HOST = 256 }; /* capacity for the host of an address */
+
 /*
  * Reads the files into the options. Fails if TensorFlow Serving refuses a setting, with the same
  * error message. Logs the fields that are set but have no effect. Memory for the options is
@@ -27,6 +29,11 @@ enum rt_status srv_settings_check_batching(const struct srv_options *o, struct r
 /* Checks that --bind_address is an address of this machine. Without this check, a failure to listen
  * would not show whether the address or the port is at fault. */
 enum rt_status srv_settings_check_address(const struct srv_options *o, struct rt_error *err);
+/* Splits the ADDRESS:PORT of a flag; IPv6 addresses are enclosed in brackets. The host has less
+ * than `capacity` bytes. */
+enum rt_status srv_settings_split_address(const char *flag, const char *value, char *host,
+                                          size_t capacity, int64_t *port, struct rt_error *err);
+/* Returns whether there is a REST port. */
 bool srv_settings_wants_rest(const struct srv_options *o);
 bool srv_settings_wants_grpc(const struct srv_options *o);
 /* Replaces thread counts of 0 with the defaults for `n_cores` cores. */

@@ -11,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "server/config/settings.h"
 #include "server/grpc/core_log.h"
 #include "server/grpc/grpc_arguments.h"
 #include "server/grpc/grpc_frames.h"
@@ -18,7 +19,6 @@
 #include "server/grpc/grpc_internal.h"
 #include "server/protocol/admin.h"
 #include "server/grpc/grpc_tls.h"
-#include "server/base/number.h"
 
 enum {
     /* Number of calls that an I/O loop requests from the core in advance. The loop requests this
@@ -302,36 +302,17 @@ static enum rt_status listen_tcp(struct srv_grpc *g, struct srv_grpc_port *port,
                           number, bound, err);
 }
 
-/* Splits the HOST:PORT of --admin_address; IPv6 addresses are enclosed in brackets. */
-static enum rt_status parse_admin_address(const char *whole, char *host, size_t capacity,
-                                          int64_t *port, struct rt_error *err)
-{
-    const char *given = whole;
-    const char *colon = strrchr(given, ':');
-    size_t n = colon ? (size_t)(colon - given) : 0;
-
-    if (n >= 2 && given[0] == '[' && given[n - 1] == ']') {
-        given++;
-        n -= 2;
-    }
-    if (!n || n >= capacity || !srv_parse_int64(colon + 1, strlen(colon + 1), port) || *port < 0 ||
-        *port > 65535)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "--admin_address=%s is not ADDRESS:PORT", whole);
-    memcpy(host, given, n);
-    host[n] = '\0';
-    return RT_OK;
-}
-
 static enum rt_status listen_admin(struct srv_grpc *g, struct rt_error *err)
 {
     const char *given = g->server->options.admin_address;
-    char host[256];
+    char host[SRV_MAX_HOST];
     int64_t port = 0;
     int bound;
 
     if (!*given)
         return RT_OK;
-    enum rt_status st = parse_admin_address(given, host, sizeof host, &port, err);
+    enum rt_status st =
+        srv_settings_split_address("admin_address", given, host, sizeof host, &port, err);
     if (!st)
         st = listen_tcp(g, &g->ports[1], host, (int)port, &bound, err);
     if (!st)
@@ -344,7 +325,7 @@ enum rt_status srv_grpc_check(const struct srv_options *o, struct rt_error *err)
     struct rt_arena *arena = rt_arena_new(1 << 20);
     grpc_server_credentials *credentials = NULL;
     grpc_channel_args args;
-    char host[256];
+    char host[SRV_MAX_HOST];
     int64_t port;
     enum rt_status st = arena ? srv_grpc_arguments(o, NULL, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
@@ -358,7 +339,8 @@ enum rt_status srv_grpc_check(const struct srv_options *o, struct rt_error *err)
     if (!st)
         st = srv_grpc_check_admin_files(o, err);
     if (!st && *o->admin_address)
-        st = parse_admin_address(o->admin_address, host, sizeof host, &port, err);
+        st = srv_settings_split_address("admin_address", o->admin_address, host, sizeof host, &port,
+                                        err);
     grpc_shutdown();
     rt_arena_free(arena);
     return st;

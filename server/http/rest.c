@@ -1,14 +1,11 @@
 #include "server/http/rest.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -50,8 +47,10 @@ static void read_events(struct srv_rest_loop *l, const struct epoll_event *event
             l->is_busy = true;
             if (read(l->wake_fd, &count, sizeof count) < 0)
                 continue;
-        } else if (what == &l->listen_fd) {
-            srv_rest_accept(l);
+        } else if (what == &l->listen_fds[SRV_REST_PORT]) {
+            srv_rest_accept(l, SRV_REST_PORT);
+        } else if (what == &l->listen_fds[SRV_REST_PAGE]) {
+            srv_rest_accept(l, SRV_REST_PAGE);
         } else if (what == &l->daemon) {
             l->is_busy = true;
         } else {
@@ -81,10 +80,11 @@ static void close_down(struct srv_rest_loop *l)
     l->again = true;
     if (l->closing_turn == 0)
         srv_rest_hurry_reading(l);
-    /* accepts waiting connections before the listening socket is closed */
+    /* accepts waiting connections before the listening sockets are closed */
     if (l->closing_turn == 1) {
-        while (l->listen_fd >= 0 && l->daemon && srv_rest_accept(l))
-            ;
+        for (int i = 0; i < SRV_N_REST_ADDRESSES; i++)
+            while (l->listen_fds[i] >= 0 && l->daemon && srv_rest_accept(l, i))
+                ;
         srv_rest_accept_close(l);
         srv_rest_hang_up_idle(l);
     } else if (l->closing_turn == 2) {
@@ -254,7 +254,8 @@ static void free_rest(struct srv_rest *r)
     for (int i = 0; i < r->n_loops; i++) {
         close_fd(r->loops[i].epoll);
         close_fd(r->loops[i].wake_fd);
-        close_fd(r->loops[i].listen_fd);
+        for (int k = 0; k < SRV_N_REST_ADDRESSES; k++)
+            close_fd(r->loops[i].listen_fds[k]);
         srv_rest_wire_clear(&r->loops[i]);
     }
     srv_rest_tls_clear(&r->tls);
@@ -327,7 +328,9 @@ enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handl
     rt_cond_init(&r->reported);
     for (int i = 0; i < r->n_loops; i++) {
         loops[i].rest = r;
-        loops[i].epoll = loops[i].wake_fd = loops[i].listen_fd = -1;
+        loops[i].epoll = loops[i].wake_fd = -1;
+        for (int k = 0; k < SRV_N_REST_ADDRESSES; k++)
+            loops[i].listen_fds[k] = -1;
     }
     enum rt_status st = srv_rest_background_start(r, err);
     if (!st)
@@ -350,27 +353,11 @@ enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handl
     return RT_OK;
 }
 
-enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port, int *bound,
-                               struct rt_error *err)
+enum rt_status srv_rest_listen(struct srv_rest *r, struct rt_error *err)
 {
-    int fd = -1;
-    enum rt_status st = srv_rest_bind(address, port, &fd, err);
-    if (st)
-        return st;
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } name = {0};
-    socklen_t n = sizeof name;
-    if (bound && getsockname(fd, &name.any, &n) == 0)
-        *bound = ntohs(name.any.sa_family == AF_INET6 ? name.v6.sin6_port : name.v4.sin_port);
-    /* Each I/O loop has its own descriptor for the same listening socket. */
     for (int i = 0; i < r->n_loops; i++) {
-        struct srv_rest_loop *l = &r->loops[i];
-        l->listen_fd = i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
-        l->listen_message.receive = receive_listen;
-        srv_message_post(&l->io_loop, &l->listen_message);
+        r->loops[i].listen_message.receive = receive_listen;
+        srv_message_post(&r->loops[i].io_loop, &r->loops[i].listen_message);
     }
     rt_mutex_lock(&r->mu);
     while (r->n_reported < r->n_loops)
@@ -378,7 +365,7 @@ enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port
     int failed = r->n_failed;
     rt_mutex_unlock(&r->mu);
     if (failed)
-        return rt_fail(err, RT_UNAVAILABLE, "the REST server cannot start at port %d", port);
+        return rt_fail(err, RT_UNAVAILABLE, "the REST server cannot start");
     return RT_OK;
 }
 

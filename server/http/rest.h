@@ -14,17 +14,27 @@ struct srv_rest_request;
 typedef bool srv_rest_handler(struct srv_rest_request *r, bool browser);
 srv_rest_handler srv_rest_route;
 
+/* The addresses at which the I/O loops accept connections. */
+enum srv_rest_address {
+    SRV_REST_PORT, /* the REST port */
+    SRV_REST_PAGE, /* --page_address, where only the web page is served */
+    SRV_N_REST_ADDRESSES
+};
+
 /*
  * Starts the threads of the I/O loops, and adds the loops to server->io_loops. From then on, the
- * threads confirm serving maps. srv_rest_listen opens the port.
+ * threads confirm serving maps. srv_rest_bind and srv_rest_listen open the ports.
  */
 enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handle,
                               struct srv_rest **out, struct rt_error *err);
-/* Binds a listening socket to the address and begins to accept connections. Sets *bound to the
+/* Binds a listening socket to the address, before srv_rest_listen. An `address` of NULL or "" means
+ * all interfaces, with IPv6 and IPv4, or with IPv4 only if there is no IPv6. Sets *bound to the
  * port, which the kernel chooses if `port` is 0. The message of an UNAVAILABLE error contains the
  * port. */
-enum rt_status srv_rest_listen(struct srv_rest *r, const char *address, int port, int *bound,
-                               struct rt_error *err);
+enum rt_status srv_rest_bind(struct srv_rest *r, enum srv_rest_address which, const char *address,
+                             int port, int *bound, struct rt_error *err);
+/* Begins to accept connections at the sockets that srv_rest_bind has opened. */
+enum rt_status srv_rest_listen(struct srv_rest *r, struct rt_error *err);
 /* Begins to drain: accepts no new connections, and sends `Connection: close` in responses. May be
  * called on any thread. */
 void srv_rest_quiesce(struct srv_rest *r);

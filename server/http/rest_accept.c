@@ -52,28 +52,45 @@ void srv_rest_accept_init(struct srv_rest *r)
                (long long)wanted, files, r->most_open);
 }
 
+/* Returns whether the I/O loop has a listening socket. */
+static bool listens(const struct srv_rest_loop *l)
+{
+    for (int i = 0; i < SRV_N_REST_ADDRESSES; i++)
+        if (l->listen_fds[i] >= 0)
+            return true;
+    return false;
+}
+
+/* Applies epoll_ctl's operation `op` to all listening sockets. Returns false if epoll_ctl fails. */
 static bool listen_event(struct srv_rest_loop *l, int op, uint32_t events)
 {
-    struct epoll_event ev = {.events = events, .data.ptr = &l->listen_fd};
-    return epoll_ctl(l->epoll, op, l->listen_fd, &ev) == 0;
+    bool good = true;
+
+    for (int i = 0; i < SRV_N_REST_ADDRESSES; i++) {
+        struct epoll_event ev = {.events = events, .data.ptr = &l->listen_fds[i]};
+        if (l->listen_fds[i] >= 0)
+            good &= epoll_ctl(l->epoll, op, l->listen_fds[i], &ev) == 0;
+    }
+    return good;
 }
 
 bool srv_rest_accept_open(struct srv_rest_loop *l)
 {
-    l->accepts = l->listen_fd >= 0 && listen_event(l, EPOLL_CTL_ADD, EPOLLIN);
+    l->accepts = listens(l) && listen_event(l, EPOLL_CTL_ADD, EPOLLIN);
     return l->accepts;
 }
 
-/* Stops accepting connections. The descriptor must be removed from the epoll instance before it is
+/* Stops accepting connections. A descriptor must be removed from the epoll instance before it is
  * closed. Closing alone does not remove it, because other I/O loops have descriptors for the same
  * socket. */
 void srv_rest_accept_close(struct srv_rest_loop *l)
 {
-    if (l->listen_fd < 0)
-        return;
     listen_event(l, EPOLL_CTL_DEL, 0);
-    close(l->listen_fd);
-    l->listen_fd = -1;
+    for (int i = 0; i < SRV_N_REST_ADDRESSES; i++) {
+        if (l->listen_fds[i] >= 0)
+            close(l->listen_fds[i]);
+        l->listen_fds[i] = -1;
+    }
     l->accepts = false;
 }
 
@@ -156,7 +173,7 @@ static void close_one(struct srv_rest_loop *l)
     srv_rest_hang_up(c);
 }
 
-bool srv_rest_accept(struct srv_rest_loop *l)
+bool srv_rest_accept(struct srv_rest_loop *l, enum srv_rest_address which)
 {
     if (l->n_open >= l->most_open) {
         close_one(l);
@@ -167,7 +184,7 @@ bool srv_rest_accept(struct srv_rest_loop *l)
     while (left > 0 && l->n_open < l->most_open) {
         struct sockaddr_storage from;
         socklen_t n = sizeof from;
-        int fd = accept4(l->listen_fd, (struct sockaddr *)(void *)&from, &n,
+        int fd = accept4(l->listen_fds[which], (struct sockaddr *)(void *)&from, &n,
                          SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             enum srv_accept_next next = srv_accept_failed(errno);
@@ -191,7 +208,8 @@ bool srv_rest_accept(struct srv_rest_loop *l)
             continue;
         }
         left--;
-        /* MHD_add_connection closes the descriptor if it fails. */
+        l->accepts_page = which == SRV_REST_PAGE;
+        /* MHD_add_connection calls srv_rest_on_connection, or closes the descriptor if it fails. */
         MHD_add_connection(l->daemon, fd, (struct sockaddr *)(void *)&from, n);
     }
     return left == 0;
@@ -201,8 +219,8 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 {
     bool has_capacity = l->n_open < l->most_open || !l->is_full || to_close(l);
     bool may = has_capacity && l->accept_at_ns <= l->now_ns;
-    /* `daemon` may be NULL, because listen_fd is set before `daemon` */
-    if (!l->daemon || l->listen_fd < 0 || may == l->accepts)
+    /* `daemon` may be NULL, because listen_fds are set before `daemon` */
+    if (!l->daemon || !listens(l) || may == l->accepts)
         return;
     if (listen_event(l, EPOLL_CTL_MOD, may ? EPOLLIN : 0))
         l->accepts = may;
@@ -210,8 +228,8 @@ void srv_rest_accept_again(struct srv_rest_loop *l)
 
 int64_t srv_rest_accept_look(const struct srv_rest_loop *l, int64_t now)
 {
-    /* `daemon` may be NULL, because listen_fd is set before `daemon` */
-    if (!l->daemon || l->listen_fd < 0)
+    /* `daemon` may be NULL, because listen_fds are set before `daemon` */
+    if (!l->daemon || !listens(l))
         return RT_NEVER;
     if (l->accept_at_ns > now)
         return l->accept_at_ns;

@@ -150,6 +150,8 @@ void srv_rest_charge_quota(struct srv_rest_call *req);
  * after the headers have been read. Returns true if the response is set and must be sent without
  * reading the body. */
 bool srv_rest_open(struct srv_rest_call *req, const char *method);
+/* Returns whether the request is for the web page, or for its form at the page's own address. */
+bool srv_rest_is_for_viewer(const struct srv_rest_call *req);
 /* Returns whether the connection's stream refused this request. If it did, sets the response. */
 bool srv_rest_is_refused(struct srv_rest_call *req);
 enum MHD_Result srv_rest_take_body(struct srv_rest_call *req, const char *data, size_t n);

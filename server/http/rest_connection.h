@@ -27,6 +27,7 @@ struct srv_rest_conn {
     bool is_handshake, is_suspended, may_handshake;
     /* the server has sent all messages that precede the client's Finished message */
     bool has_sent_flight;
+    bool is_page; /* the connection has come to SRV_REST_PAGE */
     bool is_gone; /* the peer has disconnected, so it cannot complete the handshake */
     struct srv_http_stream stream;
     /* output of `stream`; libmicrohttpd has read the first `taken` bytes of this output */

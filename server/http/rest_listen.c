@@ -1,9 +1,11 @@
 #include "server/http/rest_loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,7 +26,8 @@ static int bind_one(const struct addrinfo *a)
     return -1;
 }
 
-enum rt_status srv_rest_bind(const char *address, int port, int *out, struct rt_error *err)
+static enum rt_status open_socket(const char *what, const char *address, int port, int *out,
+                                  struct rt_error *err)
 {
     struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
                     *found;
@@ -44,8 +47,36 @@ enum rt_status srv_rest_bind(const char *address, int port, int *out, struct rt_
         errno = saved;
     }
     if (fd < 0)
-        return rt_fail(err, RT_UNAVAILABLE, "cannot listen for REST at %s:%d: %s",
+        return rt_fail(err, RT_UNAVAILABLE, "cannot listen for %s at %s:%d: %s", what,
                        all ? "[::]" : address, port, e ? gai_strerror(e) : strerror(errno));
     *out = fd;
+    return RT_OK;
+}
+
+enum rt_status srv_rest_bind(struct srv_rest *r, enum srv_rest_address which, const char *address,
+                             int port, int *bound, struct rt_error *err)
+{
+    static const char *const names[SRV_N_REST_ADDRESSES] = {"REST", "the page"};
+    int fd = -1;
+    const enum rt_status st = open_socket(names[which], address, port, &fd, err);
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } name = {0};
+    socklen_t n = sizeof name;
+
+    if (st)
+        return st;
+    if (getsockname(fd, &name.any, &n) == 0)
+        *bound = ntohs(name.any.sa_family == AF_INET6 ? name.v6.sin6_port : name.v4.sin_port);
+    /* Each I/O loop has its own descriptor for the same listening socket. */
+    for (int i = 0; i < r->n_loops; i++) {
+        const int own = i == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+        if (own < 0)
+            return rt_fail(err, RT_UNAVAILABLE, "cannot listen for %s at port %d: %s", names[which],
+                           port, strerror(errno));
+        r->loops[i].listen_fds[which] = own;
+    }
     return RT_OK;
 }

@@ -104,13 +104,15 @@ struct srv_rest_loop {
     struct srv_rest *rest;
     pthread_t thread;
     bool running; /* whether the thread was started */
-    int epoll, wake_fd, listen_fd;
+    int epoll, wake_fd;
+    int listen_fds[SRV_N_REST_ADDRESSES]; /* -1 if the address is not used */
+    bool accepts_page; /* whether the connection that begins has come to SRV_REST_PAGE */
     struct MHD_Daemon *daemon;
     struct srv_rest_conn **conns; /* connections by descriptor; the array has n_conns entries */
     int n_conns;
     /* number of libmicrohttpd's connections in this I/O loop, and the limit of this number */
     int n_open, most_open;
-    bool accepts; /* whether the epoll instance watches the listening socket for new connections */
+    bool accepts; /* whether the epoll instance watches the listening sockets */
     bool is_full; /* whether more connections wait although the connection limit is reached */
     /* whether the log has reported that the connection limit is reached */
     bool full_is_logged;
@@ -154,14 +156,15 @@ extern _Thread_local struct srv_rest_loop *srv_rest_this_loop;
 
 /* Sets the maximum number of connections. Called before the I/O loops start. */
 void srv_rest_accept_init(struct srv_rest *r);
-/* Adds `listen_fd` to the epoll instance after the daemon has started. Returns false on failure. */
+/* Adds `listen_fds` to the epoll instance after the daemon has started. Returns false on failure.
+ */
 bool srv_rest_accept_open(struct srv_rest_loop *l);
 /* Stops accepting connections. */
 void srv_rest_accept_close(struct srv_rest_loop *l);
-/* Accepts some of the waiting connections. Returns whether more may be waiting. */
-bool srv_rest_accept(struct srv_rest_loop *l);
-/* Called once per turn of the I/O loop. Stops watching the listening socket at the connection limit
- * or after a failed accept. Watches it again when connections can be accepted. */
+/* Accepts some of the connections that wait at an address. Returns whether more may be waiting. */
+bool srv_rest_accept(struct srv_rest_loop *l, enum srv_rest_address which);
+/* Called once per turn of the I/O loop. Stops watching the listening sockets at the connection
+ * limit or after a failed accept. Watches them again when connections can be accepted. */
 void srv_rest_accept_again(struct srv_rest_loop *l);
 /* Returns the time at which the loop may accept connections again. Returns RT_NEVER if the loop has
  * not paused accepting or the time is unknown. */
@@ -207,11 +210,5 @@ void srv_rest_files_close(struct srv_rest *rest);
 /* Sends one event to each request of the list, linked by `next_free`. Called on a background
  * thread. */
 void srv_rest_write_events(struct srv_rest *rest, struct srv_rest_call *first);
-
-/* ---- rest_listen.c ---- */
-
-/* Opens a listening socket. An `address` of NULL or "" means all interfaces, with IPv6 and IPv4, or
- * with IPv4 only if there is no IPv6. */
-enum rt_status srv_rest_bind(const char *address, int port, int *out, struct rt_error *err);
 
 #endif

@@ -96,7 +96,7 @@ bool srv_rest_headers(const struct srv_rest_call *req, srv_rest_add_header *add,
     }
     if (req->close || req->loop->closing)
         good &= add(arg, "Connection", "close");
-    if (srv_route_is_page(&r->route))
+    if (srv_rest_is_for_viewer(req))
         return good && add_page_headers(add, arg);
     if (r->server->options.rest_api_enable_cors_support) {
         good &= add(arg, "Access-Control-Allow-Origin", "*");

@@ -297,6 +297,21 @@ void srv_rest_charge_quota(struct srv_rest_call *req)
     req->length = req->pub.body.n; /* nothing is charged twice */
 }
 
+/* Returns what is served at the address where the request has arrived. */
+static enum srv_route_set routes_of(const struct srv_rest_call *req)
+{
+    const struct srv_options *o = &req->pub.server->options;
+
+    if (req->conn->is_page)
+        return SRV_ROUTES_OF_PAGE;
+    return o->page && !*o->page_address ? SRV_ROUTES_WITH_PAGE : SRV_ROUTES_WITHOUT_PAGE;
+}
+
+bool srv_rest_is_for_viewer(const struct srv_rest_call *req)
+{
+    return req->conn->is_page || srv_route_is_page(&req->pub.route);
+}
+
 bool srv_rest_open(struct srv_rest_call *req, const char *method)
 {
     struct srv_rest_request *r = &req->pub;
@@ -318,8 +333,8 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         return true;
     enum rt_status st =
         srv_route(&r->route, r->server->protocols, r->method, r->uri,
-                  r->server->options.prometheus_path, r->server->options.page, r->arena, &r->err);
-    if (!st && srv_route_is_page(&r->route))
+                  r->server->options.prometheus_path, routes_of(req), r->arena, &r->err);
+    if (!st && srv_rest_is_for_viewer(req))
         st = check_viewer(req);
     if (!st)
         st = keep_headers(req);

@@ -133,25 +133,24 @@ static bool reads_page(struct srv_route *out, struct rt_span path)
     return srv_route_is_page(out);
 }
 
-enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *protocols,
-                         const char *method, struct rt_span uri, const char *metrics_path,
-                         bool has_page, struct rt_arena *arena, struct rt_error *err)
+static struct rt_span path_of(struct rt_span uri)
 {
-    memset(out, 0, sizeof *out);
-    /* A client that uses a proxy sends an absolute URI. Only its path matters. */
-    struct rt_span rest = uri;
-    if (srv_route_take(&rest, "http://") || srv_route_take(&rest, "https://")) {
-        const unsigned char *slash = rest.n ? memchr(rest.p, '/', rest.n) : NULL;
-        if (slash)
-            uri = rt_span_of(slash, rest.n - (size_t)(slash - rest.p));
-    }
     const unsigned char *query = uri.n ? memchr(uri.p, '?', uri.n) : NULL;
-    struct rt_span path = rt_span_of(uri.p, query ? (size_t)(query - uri.p) : uri.n);
+
+    return rt_span_of(uri.p, query ? (size_t)(query - uri.p) : uri.n);
+}
+
+/* Finds a route among all that the server has. `uri` begins with the path. */
+static enum rt_status find(struct srv_route *out, const struct srv_protocols *protocols,
+                           const char *method, struct rt_span uri, const char *metrics_path,
+                           bool has_page, struct rt_arena *arena, struct rt_error *err)
+{
+    struct rt_span path = path_of(uri), rest;
     if (*metrics_path && rt_span_is(path, metrics_path)) {
         out->target = SRV_TO_METRICS;
-        return query ? rt_fail(err, RT_INVALID_ARGUMENT, "Unexpected path: %.*s", (int)uri.n,
-                               (const char *)uri.p)
-                     : RT_OK;
+        return path.n < uri.n ? rt_fail(err, RT_INVALID_ARGUMENT, "Unexpected path: %.*s",
+                                        (int)uri.n, (const char *)uri.p)
+                              : RT_OK;
     }
     for (int i = 0; i < protocols->n; i++) {
         rest = uri;
@@ -183,6 +182,32 @@ enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *prot
         return st ? st : srv_route_decode(&out->spec.signature, arena, err);
     }
     return rt_fail(err, RT_NOT_FOUND, "Nothing is served at %.*s: models are under /v1/models/",
+                   (int)path.n, (const char *)path.p);
+}
+
+enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *protocols,
+                         const char *method, struct rt_span uri, const char *metrics_path,
+                         enum srv_route_set set, struct rt_arena *arena, struct rt_error *err)
+{
+    struct rt_span rest = uri;
+
+    memset(out, 0, sizeof *out);
+    /* A client that uses a proxy sends an absolute URI. Only its path matters. */
+    if (srv_route_take(&rest, "http://") || srv_route_take(&rest, "https://")) {
+        const unsigned char *slash = rest.n ? memchr(rest.p, '/', rest.n) : NULL;
+        if (slash)
+            uri = rt_span_of(slash, rest.n - (size_t)(slash - rest.p));
+    }
+    const enum rt_status st =
+        find(out, protocols, method, uri, metrics_path, set != SRV_ROUTES_WITHOUT_PAGE, arena, err);
+    const bool is_in_set =
+        set != SRV_ROUTES_OF_PAGE || srv_route_is_page(out) ||
+        (out->target == SRV_TO_CALL && out->endpoint && out->endpoint->is_for_page);
+    if (st || is_in_set)
+        return st;
+    const struct rt_span path = path_of(uri);
+    *out = (struct srv_route){.protocol = out->protocol};
+    return rt_fail(err, RT_NOT_FOUND, "%.*s is not served at --page_address, but at the REST port",
                    (int)path.n, (const char *)path.p);
 }
 

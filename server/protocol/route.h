@@ -52,15 +52,22 @@ static inline bool srv_route_is_page(const struct srv_route *route)
            route->target == SRV_TO_PAGE_PLAN;
 }
 
+/* What is served where a request arrived. */
+enum srv_route_set {
+    SRV_ROUTES_WITHOUT_PAGE,
+    SRV_ROUTES_WITH_PAGE,
+    SRV_ROUTES_OF_PAGE, /* the web page, and the calls that its form makes */
+};
+
 /*
  * Parses the method and the URI of a request. Fails with the error of the protocol to which the
  * path belongs, or with NOT_FOUND. out->protocol is set even if the function fails. `uri` includes
  * the query. `metrics_path` is the path of the metrics page, or "" if there is no such page.
- * `has_page` says whether the web page is served.
+ * Only what is in `set` is found.
  */
 enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *protocols,
                          const char *method, struct rt_span uri, const char *metrics_path,
-                         bool has_page, struct rt_arena *arena, struct rt_error *err);
+                         enum srv_route_set set, struct rt_arena *arena, struct rt_error *err);
 
 /* Returns the value of enum srv_api under which a request is counted, or SRV_NOT_COUNTED. */
 int srv_route_api(const struct srv_route *route);

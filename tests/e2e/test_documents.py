@@ -39,6 +39,7 @@ arguments = sys.argv[1:]
 verb = arguments[0] if arguments else ""
 if verb in ("serve", "tensorflow_model_server"):
     arguments = [a for a in arguments if not re.match("--(rest_api_)?port=", a)]
+    arguments = [re.sub("^(--page_address=.*:)[0-9]+$", r"\\g<1>0", a) for a in arguments]
     rest, grpc = {own_rest}, {own_grpc}
     server = subprocess.Popen([{binary!r}, *arguments, f"--rest_api_port={{rest}}", f"--port={{grpc}}"])
     end = time.monotonic() + {seconds}

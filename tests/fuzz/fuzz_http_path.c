@@ -19,7 +19,8 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct rt_arena *arena = rt_arena_new(1 << 20);
     struct rt_error err = {.arena = arena};
     struct srv_route route;
-    srv_route(&route, &srv_protocols, method, rt_span_of(space + 1, size - n - 1), "/metrics", true,
-              arena, &err);
+    for (int set = 0; set <= SRV_ROUTES_OF_PAGE; set++)
+        srv_route(&route, &srv_protocols, method, rt_span_of(space + 1, size - n - 1), "/metrics",
+                  (enum srv_route_set)set, arena, &err);
     rt_arena_free(arena);
 }

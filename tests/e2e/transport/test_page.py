@@ -8,6 +8,7 @@ import os
 import re
 import select
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -70,13 +71,13 @@ class PageCase(support.Case):
         self.addCleanup(server.__exit__)
         return server
 
-    def ask(self, server, path, method="GET", **headers):
+    def ask(self, server, path, method="GET", body=None, **headers):
         """Returns (status, headers, body)."""
         connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=30 * SLOW)
         if path == EVENTS:
             headers = {"Accept": "text/event-stream", **headers}
         with_dashes = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, path, headers=with_dashes)
+        connection.request(method, path, body, headers=with_dashes)
         answer = connection.getresponse()
         body = answer.read()
         connection.close()
@@ -479,12 +480,118 @@ class PageOptions(PageCase):
         self.event(server)
 
 
+class PageAddress(PageCase):
+    """The page at an address of its own. A PagePort stands for a server where only the port of its address matters."""
+    class PagePort:
+        def __init__(self, port):
+            self.rest_port = port
+
+    def serve_at(self, *flags):
+        """Returns a server and its page's port, which the kernel has chosen."""
+        server = self.serve("--page_address=127.0.0.1:0", *flags)
+        port = re.search(r"^page  http://127\.0\.0\.1:(\d+)/$", server.out(), re.MULTILINE)
+        self.assertTrue(port, server.out())
+        return server, self.PagePort(int(port[1]))
+
+    def test_the_page_and_what_its_form_needs_are_there_and_nothing_else(self):
+        server, page = self.serve_at(f"--models={MODELS}", "--rest_api_enable_cors_support", "--page_hosts=models.lan")
+        predict, body = "/v1/models/half_plus_two:predict", b'{"instances": [2]}'
+        reads = (*FILES, EVENTS, "/page/errors/half_plus_two", "/page/plan/half_plus_two", "/page/profile/half_plus_two",
+                 "/v1/models/half_plus_two/metadata")
+        for path in reads:
+            status, headers, _ = self.ask(page, path)
+            self.assertEqual((status, headers["X-Frame-Options"]), (200, "DENY"), path)
+        own = f"http://127.0.0.1:{page.rest_port}"
+        self.assertEqual(self.ask(page, "/page/profile/half_plus_two/1", "POST", Origin=own)[0], 200)
+        status, headers, answer = self.ask(page, predict, "POST", body, Origin=own)
+        self.assertEqual((status, json.loads(answer)), (200, {"predictions": [3.0]}))
+        self.assertIsNone(headers["Access-Control-Allow-Origin"])
+        for method, path in (("GET", "/v1/models/half_plus_two"), ("POST", "/v1/models/half_plus_two:classify"),
+                             ("OPTIONS", predict), ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/v2"),
+                             ("GET", "/monitoring/prometheus/metrics"), ("POST", "/v2/models/half_plus_two/infer"),
+                             ("POST", "/v2/repository/models/half_plus_two/unload")):
+            status, _, answer = self.ask(page, path, method, body if method == "POST" else None)
+            self.assertEqual((status, f"{path} is not served at --page_address" in answer.decode()), (404, True), answer)
+        for path in (*FILES, EVENTS, "/page/errors/half_plus_two"):
+            status, _, answer = self.ask(server, path)
+            self.assertEqual((status, "Nothing is served at " + path in answer.decode()), (404, True), answer)
+        for path, method in ((predict, "POST"), ("/v1/models/half_plus_two/metadata", "GET"), ("/", "GET")):
+            sent = body if method == "POST" else None
+            for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": server.url},
+                            {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "no-cors"}):
+                status, answered, _ = self.ask(page, path, method, sent, **headers)
+                self.assertEqual((status, answered["Access-Control-Allow-Origin"]), (403, None), (path, headers))
+            self.assertEqual(self.ask(page, path, method, sent, Host="models.lan")[0], 200)
+        self.assertEqual(self.ask(server, predict, "POST", body, Host="evil.example", Origin="http://evil.example")[0], 200)
+
+    def test_a_swap_and_the_end_of_the_server_are_seen(self):
+        self.put("m/half_plus_two/1")
+        server, page = self.serve_at(f"--models={self.path('m')}")
+        self.put("m/half_plus_two/7")
+        wait_for(lambda: {v["version"] for v in self.event(page)["versions"] if v["state"] == "AVAILABLE"} == {"7"},
+                 "the new version")
+        viewers = [socket.create_connection(("127.0.0.1", page.rest_port), timeout=60 * SLOW) for _ in range(20)]
+        for viewer in viewers:
+            viewer.sendall(events_request(page.rest_port))
+        # Connections that still wait to be accepted when the server begins to end are served too.
+        self.assertEqual(server.stop(), 0)
+        for viewer in viewers:
+            event_of(read_all(viewer).split(b"\r\n\r\n", 1)[1])
+            viewer.close()
+        with self.assertRaises(OSError):
+            socket.create_connection(("127.0.0.1", page.rest_port), timeout=1)
+
+    def test_both_addresses_share_the_limit_of_connections(self):
+        server, page = self.serve_at(f"--models={MODELS}", "--max_connections=4")
+        fresh = [socket.create_connection(("127.0.0.1", port), timeout=60 * SLOW)
+                 for port in (page.rest_port, server.rest_port) * 8]
+        for port in (page, server):
+            self.assertEqual(self.ask(port, "/v1/models/half_plus_two:predict", "POST", b'{"instances": [2]}')[0], 200)
+        for connection in fresh:
+            connection.close()
+        self.assertGreater(server.metric('slipway_events_total{event="connections_full"}'), 0)
+
+    def test_it_needs_no_rest_port(self):
+        server = self.serve("--page_address=[::1]:0", f"--models={MODELS}", "--rest_api_port=0", wait=False)
+        port = wait_for(lambda: re.search(r"^page  http://\[::1\]:(\d+)/$", server.out(), re.MULTILINE), "the page's port")
+        self.assertNotIn("REST", server.out())
+        with socket.create_connection(("::1", int(port[1])), timeout=60 * SLOW) as viewer:
+            viewer.sendall(events_request(int(port[1])))
+            event_of(read_all(viewer).split(b"\r\n\r\n", 1)[1])
+
+    def test_it_speaks_tls_if_rest_does(self):
+        grpc_support.certificate(self.folder, "server")
+        key, cert = self.path("server.key"), self.path("server.crt")
+        server = self.serve("--page_address=127.0.0.1:0", f"--models={MODELS}", f"--rest_tls_key_file={key}",
+                            f"--rest_tls_cert_file={cert}", wait=False)
+        port = wait_for(lambda: re.search(r"^page  https://127\.0\.0\.1:(\d+)/$", server.out(), re.MULTILINE),
+                        "the page's port")
+        context = ssl.create_default_context(cafile=cert)
+        context.check_hostname = False
+        connection = http.client.HTTPSConnection("127.0.0.1", int(port[1]), timeout=30 * SLOW, context=context)
+        connection.request("GET", "/")
+        self.assertEqual(connection.getresponse().status, 200)
+        connection.close()
+
+    def test_an_address_that_cannot_be_had_refuses_the_start(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            for address, words in ((f"127.0.0.1:{port}", f"cannot listen for the page at 127.0.0.1:{port}: Address already in use"),
+                                   ("nowhere.invalid:0", "cannot listen for the page at nowhere.invalid:0: "),
+                                   ("192.0.2.1:0", "cannot listen for the page at 192.0.2.1:0: Cannot assign")):
+                for how in ({}, {"as_tensorflow": True}):
+                    flags = [f"--model_base_path={MODELS}/half_plus_two", "--page"] if how else [f"--models={MODELS}"]
+                    server = self.serve(*flags, f"--page_address={address}", wait=False, **how)
+                    self.assertEqual(server.process.wait(60 * SLOW), 255)
+                    self.assertIn(words, server.out())
+
+
 @unittest.skipUnless(chromium.PROGRAM, "Chromium is not installed")
 class PageInChromium(PageCase):
-    def open(self, server):
+    def open(self, server, url=None):
         browser = chromium.Chromium()
         self.addCleanup(browser.__exit__)
-        browser.call("Page.navigate", url=server.url + "/")
+        browser.call("Page.navigate", url=(url or server.url) + "/")
         self.wait(browser, "document.querySelectorAll('.model').length > 0", "the models")
         return browser
 
@@ -562,9 +669,11 @@ class PageInChromium(PageCase):
         }}""")
 
     def test_an_image_is_the_value_of_an_input(self):
+        """The page is at an address of its own, where its form works too."""
         self.put("m/digits/1", "digits/1")
-        server = self.serve(f"--models={self.path('m')}")
-        browser = self.open(server)
+        (port,) = support.free_ports(1)
+        server = self.serve(f"--models={self.path('m')}", f"--page_address=127.0.0.1:{port}")
+        browser = self.open(server, f"http://127.0.0.1:{port}")
         browser.run("document.querySelector('.try summary').click()")
         self.wait(browser, "document.querySelectorAll('form').length == 1", "the form")
         verdict = "document.querySelector('form [role=status]').textContent"

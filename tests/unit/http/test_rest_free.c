@@ -68,7 +68,8 @@ static int begin(void **state)
     server.metrics = srv_metrics_new(1, 1);
     assert_non_null(server.metrics);
     assert_ok(srv_rest_start(&server, srv_rest_route, &rest, &err), &err);
-    assert_ok(srv_rest_listen(rest, "127.0.0.1", 0, &port, &err), &err);
+    assert_ok(srv_rest_bind(rest, SRV_REST_PORT, "127.0.0.1", 0, &port, &err), &err);
+    assert_ok(srv_rest_listen(rest, &err), &err);
     atomic_store(&n_on_loop, 0);
     atomic_store(&n_in_background, 0);
     atomic_store(&least_held, INT64_MAX);

@@ -79,7 +79,8 @@ static int begin(void **state)
     server.metrics = srv_metrics_new(1, 1);
     assert_non_null(server.metrics);
     assert_ok(srv_rest_start(&server, srv_rest_route, &rest, &err), &err);
-    assert_ok(srv_rest_listen(rest, "127.0.0.1", 0, &port, &err), &err);
+    assert_ok(srv_rest_bind(rest, SRV_REST_PORT, "127.0.0.1", 0, &port, &err), &err);
+    assert_ok(srv_rest_listen(rest, &err), &err);
     return 0;
 }
 

@@ -10,7 +10,7 @@ struct asked {
     struct rt_error err;
 };
 
-static bool has_page;
+static enum srv_route_set set;
 static const char *metrics_path = "/monitoring/prometheus/metrics";
 
 static enum rt_status ask(struct asked *a, const char *method, const char *uri)
@@ -18,8 +18,8 @@ static enum rt_status ask(struct asked *a, const char *method, const char *uri)
     memset(a, 0, sizeof *a);
     a->arena = rt_arena_new(SIZE_MAX);
     a->err.arena = a->arena;
-    return srv_route(&a->to, &srv_protocols, method, rt_span_str(uri), metrics_path, has_page,
-                     a->arena, &a->err);
+    return srv_route(&a->to, &srv_protocols, method, rt_span_str(uri), metrics_path, set, a->arena,
+                     &a->err);
 }
 
 static void names(const char *method, const char *uri, enum srv_api api, const char *name,
@@ -192,7 +192,7 @@ static void the_web_page_is_found_if_it_is_served(void **state)
     static const char *const files[] = {"/", "/?x=1", "/page/page.js", "/page/page.css"};
     struct asked a;
     (void)state;
-    has_page = true;
+    set = SRV_ROUTES_WITH_PAGE;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         assert_ok(ask(&a, i % 2 ? "HEAD" : "GET", files[i]), &a.err);
         assert_int_equal(a.to.target, SRV_TO_PAGE_FILE);
@@ -232,8 +232,39 @@ static void the_web_page_is_found_if_it_is_served(void **state)
     refused("POST", "/", RT_NOT_FOUND, "Nothing is served at /");
     refused("GET", "/page/", RT_NOT_FOUND, "Nothing is served at /page/");
     refused("GET", "/page/../page/events", RT_NOT_FOUND, "Nothing is served at /page/..");
-    has_page = false;
+    set = SRV_ROUTES_WITHOUT_PAGE;
     refused("GET", "/page/events", RT_NOT_FOUND, "Nothing is served at /page/events");
+}
+
+static void the_pages_address_has_the_page_and_the_calls_of_its_form(void **state)
+{
+    static const char *const others[][2] = {{"GET", "/v1/models/m"},
+                                            {"POST", "/v1/models/m:classify"},
+                                            {"OPTIONS", "/v1/models/m:predict"},
+                                            {"GET", "/healthz"},
+                                            {"GET", "/readyz"},
+                                            {"GET", "/monitoring/prometheus/metrics"},
+                                            {"GET", "http://h/v1/models/m"},
+                                            {"GET", "/v2"},
+                                            {"POST", "/v2/models/m/infer"},
+                                            {"POST", "/v2/repository/models/m/unload"}};
+    struct asked a;
+    (void)state;
+    set = SRV_ROUTES_OF_PAGE;
+    assert_ok(ask(&a, "GET", "/page/events"), &a.err);
+    assert_int_equal(a.to.target, SRV_TO_PAGE_EVENTS);
+    rt_arena_free(a.arena);
+    names("POST", "/v1/models/m:predict", SRV_PREDICT, "m", NULL, -1);
+    names("GET", "/v1/models/m/metadata", SRV_METADATA, "m", NULL, -1);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_fails(ask(&a, others[i][0], others[i][1]), RT_NOT_FOUND, &a.err,
+                     "is not served at --page_address");
+        assert_int_equal(a.to.target, SRV_TO_NOWHERE);
+        assert_null(a.to.endpoint);
+        rt_arena_free(a.arena);
+    }
+    refused("GET", "/nothing", RT_NOT_FOUND, "Nothing is served at /nothing");
+    set = SRV_ROUTES_WITHOUT_PAGE;
 }
 
 int main(void)
@@ -246,6 +277,7 @@ int main(void)
         cmocka_unit_test(our_own_paths_stand_beside),
         cmocka_unit_test(the_metrics_page_is_where_the_configuration_says),
         cmocka_unit_test(the_web_page_is_found_if_it_is_served),
+        cmocka_unit_test(the_pages_address_has_the_page_and_the_calls_of_its_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
