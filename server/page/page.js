@@ -596,6 +596,13 @@ class ImageField {
   }
 }
 
+// Returns the inputs as JSON. Plain numbers, such as "1, 2 5", are the value of a single input.
+function jsonOfInputs(text, inputs) {
+  const names = Object.keys(inputs);
+  if (names.length !== 1 || !/^[-+.,\deE\s]*\d[-+.,\deE\s]*$/.test(text)) return text;
+  return `{${JSON.stringify(names[0])}:[${text.trim().split(/[,\s]+/).join(",")}]}`;
+}
+
 async function ask(path, body) {
   const answer = await fetch(path, body === undefined ? {} : { method: "POST", body });
   return { ok: answer.ok, status: answer.status, text: await answer.text() };
@@ -636,7 +643,7 @@ class TryIt {
   fill() {
     const form = make("form");
     const [selectLabel, select] = this.labelled("select", "Signature");
-    const [inputLabel, input] = this.labelled("textarea", "Inputs as JSON");
+    const [inputLabel, input] = this.labelled("textarea", "Inputs as JSON, or the numbers of a single input");
     const tensors = make("ul");
     const result = make("pre");
     const verdict = make("p");
@@ -669,7 +676,8 @@ class TryIt {
     form.append(selectLabel, select, tensors, inputLabel, input, image.node, make("button", "", "Predict"), verdict, result);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.predict(select.value, input.value, verdict, result);
+      const { inputs = {} } = this.signatures[select.value] || {};
+      this.predict(select.value, jsonOfInputs(input.value, inputs), verdict, result);
     });
     this.body.append(form, plan.node);
   }
