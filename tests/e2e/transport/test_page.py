@@ -151,6 +151,8 @@ class Page(PageCase):
                                                if os.path.isdir(os.path.join(MODELS, m)) and self.server.states(m)))
         old, new = before["half_plus_two"], after["half_plus_two"]
         self.assertEqual((new["version"], new["state"], new["device"], new["precision"]), ("2", "AVAILABLE", "CPU", "float32"))
+        self.assertEqual(new["weight_bytes"], 8)
+        self.assertGreater(new["held_bytes"], new["weight_bytes"])
         self.assertEqual(new["answered"] - old["answered"], 1)
         self.assertEqual(new["rows"] - old["rows"], 3)
         self.assertEqual(sum(new["latency"]) - sum(old["latency"]), 1)
@@ -455,6 +457,16 @@ class PageOptions(PageCase):
                 plan.close()
         self.assertEqual((status, len(body) > 9 * 3000), (200, True))
         self.assertLess(len(answered), n_plans * 0.9)
+
+    def test_a_version_that_fails_has_its_reason(self):
+        self.put("m/half_plus_two/1")
+        server = self.serve(f"--models={self.path('m')}")
+        os.makedirs(self.path("m/half_plus_two/3"))
+        self.write("m/half_plus_two/3/saved_model.pb", "nonsense")
+        bad = wait_for(lambda: [v for v in self.event(server)["versions"] if v["version"] == "3" and v["message"]],
+                       "the failure of version 3")
+        self.assertNotEqual(bad[0]["state"], "AVAILABLE")
+        self.assertIn("saved_model.pb", bad[0]["message"])
 
     def test_hostile_names_stay_in_their_strings(self):
         server = self.serve(f"--model_config_file={self.hostile_models()}")
