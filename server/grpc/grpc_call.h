@@ -63,6 +63,7 @@ struct srv_stream {
     int n_parts;
     size_t part_bytes;
     uint64_t n_taken;
+    size_t most_held; /* the bytes that a large recent part has held at a time */
     /* Number of bytes charged to server->in_flight for the memory of a part beside its message: for
      * the next part, or, in a part, for itself. */
     size_t charged;
@@ -192,9 +193,6 @@ bool srv_call_inflate(struct srv_call *c);
 /* Returns the value of the metadata `key`, which must be in lower case. Returns a span with p =
  * NULL if the client did not send it. */
 struct rt_span srv_call_metadata(struct srv_call *c, const char *key);
-
-/* Reports the end of a stream's inference, which is a part, to the tracer. */
-void srv_call_trace_inference(struct srv_call *c, enum rt_status code);
 
 /* Returns RT_OK if the call may perform admin actions. Otherwise returns PERMISSION_DENIED,
  * UNAUTHENTICATED, or the error from reading the token file. */

@@ -46,6 +46,7 @@ struct request {
     enum rt_status status;
     const struct rt_error *why; /* the error if `status` is one */
     bool is_over, is_answered;
+    size_t most_held; /* the most bytes that were charged at a time before the response */
 };
 
 /* Completes a request, and encodes the outputs on the thread that computed them. May be called on
@@ -113,6 +114,7 @@ static void drop_message(struct srv_call *c, struct request *r)
 
     r->inf.allowance.left = most > taken ? most - taken : 0;
     c->model = rt_span_str(c->job.version->model);
+    r->most_held = c->charged;
     srv_call_drop_payload(c);
     srv_budget_give(&c->server->in_flight, &c->charged, r->message_bytes);
     c->job.body_bytes = c->charged;
@@ -293,6 +295,7 @@ static void end_inference(struct srv_call *part, enum rt_status st, const struct
     r->why = why;
     r->is_over = true;
     srv_stream_hold(part, r->out.n);
+    srv_stream_note_held(part, part->charged > r->most_held ? part->charged : r->most_held);
     advance(part->stream_of);
 }
 
@@ -387,6 +390,17 @@ static enum rt_status take_quota(struct srv_call *c)
     return srv_quota_fail(retry_s, &c->err);
 }
 
+/* Finds out which request of a stream is refused before it is read, for the answer. */
+static void identify(struct srv_call *c, struct request *r)
+{
+    struct srv_cursor message = srv_call_peek(c);
+
+    r->fields_left = HERE_FIELDS;
+    message.fields_left = &r->fields_left;
+    c->method->endpoint->stream->identify(&r->inf, message);
+    r->fields_left = 0;
+}
+
 /* Reads the message of a call, or the next message of a stream. */
 static void begin(struct srv_call *c, struct request *r)
 {
@@ -403,11 +417,12 @@ static void begin(struct srv_call *c, struct request *r)
     if (!st)
         st = srv_call_open(c, &r->message);
     r->message_bytes = c->charged;
-    if (!st) {
-        r->fields_left = HERE_FIELDS;
-        r->message.fields_left = &r->fields_left;
+    r->fields_left = HERE_FIELDS;
+    r->message.fields_left = &r->fields_left;
+    if (!st)
         st = srv_inference_read(&r->inf, r->message, &c->err);
-    }
+    else if (c->stream.has_begun)
+        identify(c, r);
     if (r->fields_left < 0) {
         c->err = (struct rt_error){.arena = c->arena};
         srv_call_detour(c, SRV_BACKGROUND_FIELDS, read_in_background, submit_read);

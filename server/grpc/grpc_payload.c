@@ -9,6 +9,7 @@
 #include "runtime/base/clock.h"
 #include "server/grpc/grpc_internal.h"
 #include "server/grpc/grpc_methods.h"
+#include "server/grpc/grpc_stream.h"
 #include "server/grpc/h2_frames.h"
 #include "server/telemetry/access_log.h"
 #include "server/tracing/profile.h"
@@ -18,6 +19,7 @@
  * milliseconds, although 64 KiB of input may consist of a thousand blocks with their own Huffman
  * codes. */
 enum { STEP_IN_BYTES = 64 << 10, STEP_OUT_BYTES = 1 << 20 };
+enum { PEEK_BYTES = 4096 }; /* the beginning of a compressed message that srv_call_peek inflates */
 
 /* ---- metadata and deadline ---- */
 
@@ -237,10 +239,61 @@ bool srv_call_inflate(struct srv_call *c)
     return false;
 }
 
+/* Sets *out to a cursor over the slices of the received message. Returns false if memory runs out.
+ */
+static bool cursor_of_payload(struct srv_call *c, struct srv_cursor *out)
+{
+    const grpc_slice_buffer *b = &c->payload->data.raw.slice_buffer;
+    struct rt_span *slices = rt_arena_array(c->arena, b->count + 1, sizeof *slices);
+
+    for (size_t i = 0; slices && i < b->count; i++)
+        slices[i] = slice_at(b, i);
+    *out = srv_cursor_of(slices, slices ? b->length : 0);
+    return slices;
+}
+
+static bool cursor_of_inflated(struct srv_call *c, struct srv_cursor *out)
+{
+    struct rt_span *slice = rt_arena_alloc(c->arena, sizeof *slice);
+
+    if (slice)
+        *slice = rt_span_of(c->inflated, c->n_inflated);
+    *out = srv_cursor_of(slice, slice ? slice->n : 0);
+    return slice;
+}
+
+/* Inflates up to PEEK_BYTES bytes of the first slice of a compressed message. */
+static struct srv_cursor peek_inflated(struct srv_call *c)
+{
+    const grpc_slice_buffer *b = &c->payload->data.raw.slice_buffer;
+    struct rt_span *out = rt_arena_alloc(c->arena, sizeof *out);
+    unsigned char *to = rt_arena_alloc(c->arena, PEEK_BYTES);
+    z_stream z = {.next_out = to, .avail_out = PEEK_BYTES};
+
+    if (!out || !to || !b->count || inflateInit2(&z, 15 + 32) != Z_OK)
+        return srv_cursor_of(NULL, 0);
+    const struct rt_span in = slice_at(b, 0);
+    z.next_in = in.p;
+    z.avail_in = (unsigned)least(in.n, STEP_IN_BYTES);
+    inflate(&z, Z_NO_FLUSH); /* of a broken message, the bytes before the error are used */
+    inflateEnd(&z);
+    *out = rt_span_of(to, PEEK_BYTES - z.avail_out);
+    return srv_cursor_of(out, out->n);
+}
+
+struct srv_cursor srv_call_peek(struct srv_call *c)
+{
+    struct srv_cursor message = srv_cursor_of(NULL, 0);
+
+    if (c->payload && c->payload->data.raw.compression != GRPC_COMPRESS_NONE)
+        return peek_inflated(c);
+    if (c->payload)
+        cursor_of_payload(c, &message);
+    return message;
+}
+
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
 {
-    struct rt_span *slices;
-    size_t total = 0, n;
 
     if (!c->payload)
         return rt_fail(&c->err, RT_INVALID_ARGUMENT, "the call came without a message");
@@ -250,21 +303,11 @@ enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
         continue;
     if (c->is_inflated && c->inflate_status)
         return c->inflate_status;
-    const grpc_slice_buffer *b = &c->payload->data.raw.slice_buffer;
-    n = c->is_inflated ? 1 : b->count;
-    slices = rt_arena_array(c->arena, n + 1, sizeof *slices);
-    if (!slices)
-        return rt_fail_memory(&c->err, "a request", n * sizeof *slices);
-    if (c->is_inflated) {
-        slices[0] = rt_span_of(c->inflated, total = c->n_inflated);
-    } else {
-        for (size_t i = 0; i < n; i++)
-            total += (slices[i] = slice_at(b, i)).n;
-    }
-    if (c->method->max_bytes && total > c->method->max_bytes)
+    if (!(c->is_inflated ? cursor_of_inflated(c, out) : cursor_of_payload(c, out)))
+        return rt_fail_memory(&c->err, "a request", 0);
+    if (c->method->max_bytes && out->left > c->method->max_bytes)
         return rt_fail(&c->err, RT_INVALID_ARGUMENT, "%s takes messages of at most %zu bytes",
                        c->method->path, c->method->max_bytes);
-    *out = srv_cursor_of(slices, total);
     return RT_OK;
 }
 

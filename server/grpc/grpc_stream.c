@@ -174,8 +174,23 @@ bool srv_stream_has_room(struct srv_call *c)
     /* memory of a part: the call, and the first block of its arena */
     enum { PART_BYTES = sizeof(struct srv_call) + SRV_FREE_BYTES };
 
-    return !c->stream.n_parts || c->stream.charged ||
+    if (!c->stream.n_parts)
+        return true;
+    if (srv_budget_left(&c->server->in_flight) / ((size_t)c->stream.n_parts + 1) <
+        c->stream.most_held)
+        return false;
+    return c->stream.charged ||
            srv_budget_take(&c->server->in_flight, &c->stream.charged, PART_BYTES);
+}
+
+void srv_stream_note_held(struct srv_call *part, size_t bytes)
+{
+    struct srv_stream *s = &part->stream_of->stream;
+
+    /* the decrease forgets a large request after some small ones */
+    s->most_held -= s->most_held / 8;
+    if (s->most_held < bytes)
+        s->most_held = bytes;
 }
 
 struct srv_call *srv_stream_take(struct srv_call *c)
@@ -211,6 +226,7 @@ struct srv_call *srv_stream_take(struct srv_call *c)
     srv_list_append(&c->stream.parts, &part->link);
     c->stream.n_parts++;
     c->stream.part_bytes += part->n_in;
+    srv_stream_note_held(part, 2 * part->n_in); /* a message and its tensors */
     return part;
 }
 

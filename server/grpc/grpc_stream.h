@@ -53,8 +53,12 @@ void srv_stream_end(struct srv_call *c, enum rt_status code, const char *text);
  * dropped and its job has ended. The stream sends all messages.
  */
 /* Returns whether the next message may be read beside the parts in progress, and charges the budget
- * of bytes in flight for its part. A stream without parts always has room. */
+ * of bytes in flight for its part. The budget must have room for as many more of the stream's
+ * largest recent requests as will be in progress. A stream without parts always has room, so that
+ * it cannot wait for ever. */
 bool srv_stream_has_room(struct srv_call *c);
+/* Records the most bytes that a part has held, for srv_stream_has_room. */
+void srv_stream_note_held(struct srv_call *part, size_t bytes);
 /* Moves the stream's message into a new last part, so that the next one can be read. Returns NULL
  * if memory runs out. */
 struct srv_call *srv_stream_take(struct srv_call *c);
@@ -70,6 +74,14 @@ void srv_stream_cancel_parts(struct srv_call *c);
 /* Records for which peer's event the stream waits now (grpc_stall.c). A stream that waits for its
  * own inferences need not send a message. */
 void srv_stream_note_wait(struct srv_call *c);
+
+/* ---- grpc_payload.c ---- */
+
+/* Returns a cursor over what can be read, without charging the budget, of a message that is refused
+ * before srv_call_open has succeeded: the message, or if it is compressed, its beginning. */
+struct srv_cursor srv_call_peek(struct srv_call *c);
+/* Reports the end of a stream's inference, which is a part, to the tracer. */
+void srv_call_trace_inference(struct srv_call *c, enum rt_status code);
 
 /* ---- grpc_call.c ---- */
 

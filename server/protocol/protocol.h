@@ -89,6 +89,9 @@ struct srv_stream_steps {
     /* Appends the message for an inference that failed. inf->request is NULL if no memory was left
      * for the parsed request. */
     void (*write_error)(const struct srv_inference *inf, const char *text, struct rt_bytes *out);
+    /* Reads what write_error needs from a request that is refused before it is read. `message` may
+     * be only the beginning of the request. */
+    void (*identify)(struct srv_inference *inf, struct srv_cursor message);
 };
 
 enum { SRV_NOT_COUNTED = -1 };

@@ -84,6 +84,49 @@ class Streams(unittest.TestCase):
             call.cancel()
             wait_for(lambda: server.metric("slipway_bytes_in_flight") == 0, "the end of the stream")
 
+    def test_no_further_request_is_read_while_the_budget_has_no_room_for_it(self):
+        # A request holds its message and its tensors, 6 MB, and then its tensors and its response.
+        requests = [request("count", [0.0 if i else COUNT] + [0.0] * 786431, i) for i in range(10)]
+        with Server(f"--models={self.folder.name}", "--max_bytes_in_flight=8M") as server, \
+                grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+            stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
+            for compression in (grpc.Compression.NoCompression, grpc.Compression.Gzip):
+                got = stub.ModelStreamInfer(iter(requests), timeout=WAIT, compression=compression)
+                self.assertEqual([(g.infer_response.id, g.error_message) for g in got],
+                                 [(r.id, "") for r in requests])
+
+    def test_errors_found_before_a_request_is_decoded_have_its_id(self):
+        def answer(server, message, compression=None):
+            with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+                call = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer",
+                                             response_deserializer=grpc_service_pb2.ModelStreamInferResponse.FromString)
+                *_, last = call(iter([message] * 2), timeout=WAIT, compression=compression)
+                return last.error_message, last.infer_response.id
+
+        large = request("count", [0.0] * 500000, "large").SerializeToString()
+        wrong = request("count", [0.0], "")
+        wrong.inputs[0].datatype = "no"
+        wrong = wrong.SerializeToString() + grpc_service_pb2.ModelInferRequest(id="last").SerializeToString()
+        cut = request("count", [0.0], "cut").SerializeToString()[:-1]
+        many = grpc_service_pb2.ModelInferRequest(id="many")
+        for _ in range(20000):
+            many.inputs.add()
+        with Server(f"--models={self.folder.name}", "--max_bytes_in_flight=1M") as server:
+            for words, i, message, compression in (
+                    ("larger than --max_bytes_in_flight", "large", large, None),
+                    ("larger than --max_bytes_in_flight", "large", large, grpc.Compression.Gzip),
+                    ("not well formed", "cut", cut, None), ("has the datatype", "last", wrong, None),
+                    ("more than", "many", many.SerializeToString(), None)):
+                with self.subTest(i, compression=compression):
+                    error, found = answer(server, message, compression)
+                    self.assertIn(words, error)
+                    self.assertEqual(found, i)
+        with Server(f"--models={self.folder.name}", "--quota_requests_per_second=0.01", "--quota_client=x-client") as server:
+            for compression in (None, grpc.Compression.Gzip):
+                error, found = answer(server, request("count", [0.0], "quota").SerializeToString(), compression)
+                self.assertIn("quota", error)
+                self.assertEqual(found, "quota")
+
     def test_a_stopping_server_answers_what_it_has_read(self):
         with Server(f"--models={self.folder.name}", f"--drain_timeout={WAIT}") as server, \
                 grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:

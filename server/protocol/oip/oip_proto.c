@@ -171,21 +171,27 @@ struct top {
     struct srv_cursor *raw;
 };
 
-static enum rt_status count(const struct reader *r, struct srv_cursor at, struct top *t)
+/* Reads the request's id, so that errors in all other fields are answered with it, and counts the
+ * tensors. The id is set also if the message is malformed behind it. */
+static enum rt_status read_outline(const struct reader *r, struct srv_cursor at, struct top *t)
 {
-    struct srv_field f;
+    struct srv_field f, id = {.number = 0};
     int got;
 
     while ((got = srv_field_next(&at, &f)) > 0) {
+        if (srv_field_is(&f, 3, SRV_BYTES))
+            id = f;
         t->n_inputs += srv_field_is(&f, 5, SRV_BYTES);
         t->n_outputs += srv_field_is(&f, 6, SRV_BYTES);
         t->n_raw += srv_field_is(&f, 7, SRV_BYTES);
-        if (t->n_inputs > SRV_OIP_MAX_TENSORS || t->n_outputs > SRV_OIP_MAX_TENSORS ||
-            t->n_raw > SRV_OIP_MAX_TENSORS)
-            return rt_fail(r->err, RT_INVALID_ARGUMENT,
-                           "the request has more than %d inputs, outputs or raw_input_contents",
-                           SRV_OIP_MAX_TENSORS);
     }
+    if (id.number && copy_text(r, &id, &r->r->id))
+        return r->err->code;
+    if (t->n_inputs > SRV_OIP_MAX_TENSORS || t->n_outputs > SRV_OIP_MAX_TENSORS ||
+        t->n_raw > SRV_OIP_MAX_TENSORS)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "the request has more than %d inputs, outputs or raw_input_contents",
+                       SRV_OIP_MAX_TENSORS);
     if (got < 0)
         return malformed(r);
     r->r->inputs = rt_arena_array(r->inf->arena, (size_t)t->n_inputs + 1, sizeof *r->r->inputs);
@@ -201,8 +207,6 @@ static enum rt_status read_field(const struct reader *r, struct srv_field *f, st
         return copy_text(r, f, &t->name);
     case 2:
         return srv_field_span(f, &t->version, r->inf->arena, r->err);
-    case 3:
-        return copy_text(r, f, &r->r->id);
     case 4:
         return read_parameter(r, f->body, NULL, NULL);
     case 5:
@@ -259,7 +263,7 @@ static enum rt_status read(struct srv_inference *inf, struct srv_cursor message,
     if (!r)
         return rt_fail_memory(err, "a request", sizeof *r);
     inf->request = r;
-    enum rt_status st = count(&reader, message, &t);
+    enum rt_status st = read_outline(&reader, message, &t);
     t.n_raw = 0;
     while (!st && (got = srv_field_next(&message, &f)) > 0)
         if (f.type == SRV_BYTES)
@@ -564,4 +568,15 @@ static void write_stream_error(const struct srv_inference *inf, const char *text
     rt_bytes_clear(&item);
 }
 
-const struct srv_stream_steps srv_oip_stream = {write_stream_head, write_stream_error};
+static void identify(struct srv_inference *inf, struct srv_cursor message)
+{
+    struct rt_error err = {.arena = inf->arena};
+    const struct reader r = {inf, rt_arena_alloc(inf->arena, sizeof *r.r), &err};
+    struct top t = {.n_inputs = 0};
+
+    if (r.r)
+        read_outline(&r, message, &t); /* its error does not replace the one to be answered */
+    inf->request = r.r;
+}
+
+const struct srv_stream_steps srv_oip_stream = {write_stream_head, write_stream_error, identify};
