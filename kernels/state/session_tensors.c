@@ -1,9 +1,9 @@
 /*
  * Tensors that a session keeps between runs: GetSessionHandle keeps a tensor and returns a string,
  * by which other ops read it (GetSessionTensor) and drop it (DeleteSessionTensor). As in
- * TensorFlow, a tensor is kept only if the run fetches the handle itself. TensorFlow keeps it from
- * the end of the run on; here it is kept at once. GetSessionHandleV2 returns the tensor as a
- * resource, which no op reads; it lives as long as the handle.
+ * TensorFlow, a tensor is kept only if the run fetches the handle itself, and from the end of the
+ * run on if the run succeeds. GetSessionHandleV2 returns the tensor as a resource, which no op
+ * reads; it lives as long as the handle.
  *
  * Threads: a lock guards the tensors. The session's state counts their memory.
  */
@@ -12,6 +12,7 @@
 
 #include "kernels/queue/items.h"
 #include "runtime/base/map.h"
+#include "runtime/session/run_end.h"
 #include "runtime/session/resource.h"
 
 /* The device that TensorFlow names in its handles. */
@@ -33,6 +34,9 @@ enum {
 /* A tensor that is kept. Its handle consists of the node's name, the number and DEVICE, between
  * semicolons. The state counts ENTRY_BYTES more than the struct, for the map. */
 struct kept {
+    struct rt_run_end end; /* the first member */
+    /* a reference until the end of the run that keeps the tensor; then NULL */
+    struct tensors *pending;
     struct kn_item *item; /* of one tensor */
     char number[NUMBER_BYTES];
     size_t n;
@@ -98,14 +102,35 @@ static enum rt_status name_tensor(struct rt_run *r, struct tensors *t, struct ke
     return rt_str_set(out, rt_run_pool(r), k->handle, k->n, r->err) ? RT_OK : r->err->code;
 }
 
-/* Keeps a tensor that has a handle. The caller must not use `k` after a success, because another
- * run may drop the tensor. */
+/* At the end of the run, keeps a tensor that the map has, or drops it if the run has failed. */
+static void end_keeping(struct rt_run_end *e, bool has_succeeded)
+{
+    struct kept *k = (struct kept *)e;
+    struct tensors *t = k->pending;
+
+    rt_mutex_lock(&t->mu);
+    k->pending = NULL;
+    if (!has_succeeded)
+        rt_map_remove(&t->by_number, k->number);
+    rt_mutex_unlock(&t->mu);
+    if (!has_succeeded)
+        kept_free(k);
+    rt_object_unref(&t->o);
+}
+
+/* Keeps a tensor that has a handle from the end of the run on. */
 static enum rt_status keep(struct rt_run *r, struct tensors *t, struct kept *k)
 {
+    k->pending = t;
     rt_mutex_lock(&t->mu);
     const bool is_kept = rt_map_put(&t->by_number, k->number, k);
     rt_mutex_unlock(&t->mu);
-    return is_kept ? RT_OK : rt_fail_memory(r->err, r->node->name, ENTRY_BYTES);
+    if (!is_kept)
+        return rt_fail_memory(r->err, r->node->name, ENTRY_BYTES);
+    rt_object_ref(&t->o);
+    k->end.end = end_keeping;
+    rt_run_at_end(r, &k->end);
+    return RT_OK;
 }
 
 /* Returns the tensor that a handle names, or NULL. The caller holds t->mu. */
@@ -119,7 +144,7 @@ static struct kept *find(const struct tensors *t, const struct rt_str *handle)
     while (from && text[from - 1] >= '0' && text[from - 1] <= '9')
         from--;
     struct kept *k = rt_map_getn(&t->by_number, text + from, end - from);
-    return k && k->n == handle->n && memcmp(k->handle, text, k->n) == 0 ? k : NULL;
+    return k && !k->pending && k->n == handle->n && memcmp(k->handle, text, k->n) == 0 ? k : NULL;
 }
 
 static enum rt_status handle_run(struct rt_run *r)

@@ -423,6 +423,7 @@ enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *fe
     const int64_t n = atomic_fetch_add_explicit(&s->runs, 1, memory_order_relaxed);
     if (!st && (!s->serving || runs_alone(b->plan) || n % FOLLOWED_RUNS == 0))
         st = rt_session_follow(s, err);
+    rt_run_shared_end(&shared, !st);
     if (st)
         for (int k = 0; k < c->n_fetches; k++)
             rt_tensor_clear(&fetches[k]);

@@ -10,6 +10,7 @@
 #ifndef RT_CONTEXT_H
 #define RT_CONTEXT_H
 
+#include "runtime/session/run_end.h"
 #include "runtime/exec/alias.h"
 #include "runtime/plan/plan.h"
 
@@ -41,6 +42,7 @@ struct rt_run_shared {
     struct rt_trace *trace;             /* trace that the run records, or NULL if it records none */
     const struct rt_wait_hook *on_wait; /* called before the run's first wait, then set to NULL */
     int accelerator;                    /* index of the session's accelerator that the run uses */
+    struct rt_run_end *ends;            /* set by rt_run_at_end */
 };
 
 struct rt_context {
@@ -103,6 +105,9 @@ size_t rt_context_held(const struct rt_context *c);
 /* Allocates memory aligned to 64 bytes. The caller frees the memory with free(). A large allocation
  * is mapped in huge pages, if the system has them. */
 void *rt_large_alloc(size_t bytes);
+
+/* Ends what nodes have left to the end of the run (rt_run_at_end). */
+void rt_run_shared_end(struct rt_run_shared *s, bool has_succeeded);
 
 /* ---- loading and allocating, while the run may continue ---- */
 

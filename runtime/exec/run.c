@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/session/run_end.h"
 #include "runtime/exec/parallel.h"
 #include "runtime/select/prepared.h"
 
@@ -98,6 +99,23 @@ bool rt_run_is_fetched(const struct rt_run *r, int k)
             if (p->fetch_value[f] == p->node[i].first_value + k)
                 return true;
     return false;
+}
+
+void rt_run_at_end(struct rt_run *r, struct rt_run_end *e)
+{
+    struct rt_run_shared *s = r->ctx->shared;
+
+    e->next = s->ends;
+    s->ends = e;
+}
+
+void rt_run_shared_end(struct rt_run_shared *s, bool has_succeeded)
+{
+    while (s->ends) {
+        struct rt_run_end *e = s->ends;
+        s->ends = e->next;
+        e->end(e, has_succeeded);
+    }
 }
 
 enum rt_status rt_run_shared_check(const struct rt_run_shared *s, struct rt_error *err)

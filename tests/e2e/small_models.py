@@ -154,12 +154,14 @@ def write_counter(folder, is_ref):
 def write_kept(folder, name="handle"):
     """Writes a model that keeps tensors between requests. `keep` keeps x and returns a handle, which begins with `name`.
     `read` returns the tensor of a handle, and `drop` drops it. `double` returns 2 x, which it computes in a temporary
-    variable."""
+    variable. `keep_log` keeps x, also returns its logarithm, and fails if that is not a number."""
     def build(g):
         g.placeholder("x", "float")
         g.placeholder("h", "string")
         g.const("one", "int32", [], int_val=[1])
         g.node(name, "GetSessionHandle", "x", T="float")
+        g.node("log", "Log", "x", f"^{name}", T="float")
+        g.node("checked", "CheckNumerics", "log", T="float").attr["message"].s = b"no logarithm"
         g.node("tensor", "GetSessionTensor", "h", dtype="float")
         g.node("gone", "DeleteSessionTensor", "h")
         g.node("done", "Identity", "one", "^gone", T="int32")
@@ -171,6 +173,7 @@ def write_kept(folder, name="handle"):
         g.node("end", "DestroyTemporaryVariable", "sum", T="float").attr["var_name"].s = b"v"
     x, h = {"x": ("x", "float")}, {"h": ("h", "string")}
     write(folder, {"keep": (x, {"h": (name, "string")}), "read": (h, {"y": ("tensor", "float")}),
+                   "keep_log": (x, {"h": (name, "string"), "y": ("checked", "float")}),
                    "drop": (h, {"y": ("done", "int32")}), "double": (x, {"y": ("end", "float")})}, build)
 
 

@@ -87,6 +87,25 @@ class Kept(Case):
             self.assertEqual(self.ask(server, "keep", x=[1.0])[0], 200)
             self.assertEqual(self.ask(server, "read", h=kept[8]), (200, [1.0]))
 
+    def test_a_run_that_fails_keeps_nothing(self):
+        small_models.write_kept(self.path("models/kept/1"))
+        big = [1.0] * 65536
+        for flags in SETTINGS:
+            with self.subTest(flags=flags), \
+                    Server(f"--models={self.path('models')}", "--state_memory_limit_bytes=1M", *flags) as server:
+                for _ in range(8):
+                    status, text = self.ask(server, "keep_log", x=[-1.0] + big[1:])
+                    self.assertEqual(status, 400, text)
+                    self.assertIn("no logarithm", text)
+                status, out = self.ask(server, "keep_log", x=big)
+                self.assertEqual((status, out["y"]), (200, [0.0] * len(big)))
+                # As in TensorFlow, the failed run's handle has the number before.
+                name, number, device = out["h"].split(";")
+                status, text = self.ask(server, "read", h=f"{name};{int(number) - 1};{device}")
+                self.assertEqual(status, 400, text)
+                self.assertIn("is not in the session store", text)
+                self.assertEqual(self.ask(server, "read", h=out["h"]), (200, big))
+
     def test_tensors_are_read_until_they_are_dropped(self):
         small_models.write_kept(self.path("models/kept/1"))
         for flags in SETTINGS:
