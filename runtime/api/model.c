@@ -406,6 +406,8 @@ static enum rt_status read_graph(struct rt_model *m, const char *dir,
         st = rt_session_new(&m->session, library, &options->session, err);
     if (st)
         rt_library_free(library);
+    else
+        rt_session_count_as_load(m->session, true);
     return st;
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/base/heap.h"
 #include "runtime/base/thread.h"
 #include "runtime/core/block.h"
+#include "runtime/core/load_memory.h"
 #include "runtime/core/buffer.h"
 #include "runtime/core/object.h"
 #include "runtime/core/pool.h"
@@ -46,11 +47,15 @@ struct rt_pool {
     /* Number of bytes taken from the budget; changed only under budget_mu. The pool reserves more
      * bytes than are in use, so that the threads of concurrent runs seldom contend for the lock. */
     atomic_size_t reserved;
+    atomic_bool is_load; /* set by rt_pool_count_as_load */
     struct idle_list list[RT_BLOCK_CLASSES];
 };
 
 /* Guards the pool lists of all budgets. */
 static struct rt_mutex sharing_mu = RT_MUTEX_INIT;
+/* Held while a load reserves bytes, so that loads at the same time do not exceed their part. Locked
+ * before sharing_mu. */
+static struct rt_mutex loads_mu = RT_MUTEX_INIT;
 
 bool rt_budget_take(struct rt_budget *b, size_t n)
 {
@@ -185,13 +190,38 @@ static void release_reserve(struct rt_pool *p, size_t most)
     rt_mutex_unlock(&p->budget_mu);
 }
 
+/* ---- loads ---- */
+
+void rt_pool_count_as_load(struct rt_pool *p, bool yes)
+{
+    atomic_store(&p->is_load, yes);
+}
+
+/* Returns whether all loads together stay within their part of the budget if the pool reserves
+ * `want` bytes. Takes the surplus of other loads back. The caller holds loads_mu. */
+static bool fits_loads(const struct rt_pool *p, size_t want)
+{
+    const size_t most = p->budget->limit / RT_LOAD_PART;
+    size_t others = 0;
+
+    rt_mutex_lock(&sharing_mu);
+    for (struct rt_pool *q = p->budget->sharing; q; q = q->next_sharing) {
+        if (q == p || !atomic_load(&q->is_load))
+            continue;
+        release_reserve(q, 0);
+        others += atomic_load(&q->reserved);
+    }
+    rt_mutex_unlock(&sharing_mu);
+    return others <= most && want <= most - others;
+}
+
 /*
  * Raises the pool's reservation to at least `want` bytes. If the budget has too few free bytes,
  * takes surplus reservations back from other pools. Otherwise the surplus of idle models could
  * starve all other models. If has_surplus is false, fails without visiting the other pools, because
  * there may be many and all runs share sharing_mu.
  */
-static bool reserve(struct rt_pool *p, size_t want)
+static bool reserve_for_request(struct rt_pool *p, size_t want)
 {
     if (reserve_free(p, want))
         return true;
@@ -210,6 +240,16 @@ static bool reserve(struct rt_pool *p, size_t want)
         atomic_store(&p->budget->has_surplus, true);
     rt_mutex_unlock(&sharing_mu);
     return ok || reserve_free(p, want);
+}
+
+static bool reserve(struct rt_pool *p, size_t want)
+{
+    if (!atomic_load(&p->is_load))
+        return reserve_for_request(p, want);
+    rt_mutex_lock(&loads_mu);
+    const bool ok = fits_loads(p, want) && reserve_for_request(p, want);
+    rt_mutex_unlock(&loads_mu);
+    return ok;
 }
 
 size_t *rt_pool_reserved(struct rt_pool *p)
@@ -371,9 +411,10 @@ static enum rt_status count_or_fail(struct rt_pool *p, size_t capacity, size_t c
         return rt_fail(
             err, RT_RESOURCE_EXHAUSTED,
             "out of memory: %zu bytes for %s%s, with %zu in use by all runs together of the "
-            "limit of %zu (--run_memory_total_bytes)",
+            "limit of %zu%s (--run_memory_total_bytes)",
             bytes, what, as_counted(more, sizeof more, capacity, bytes),
-            atomic_load(&p->budget->used), p->budget->limit);
+            atomic_load(&p->budget->used), p->budget->limit,
+            atomic_load(&p->is_load) ? ", of which loads may use half" : "");
     case COUNTED:
         break;
     }

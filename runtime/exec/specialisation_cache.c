@@ -553,6 +553,7 @@ void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *canc
     /* No lock is needed: the compiler's thread no longer serves the session, and no other thread
      * reads s->options.cancelled now. */
     s->options.cancelled = cancelled;
+    rt_session_count_as_load(s, yes);
     if (!yes)
         wake_compiler(s);
 }

@@ -55,7 +55,7 @@ static enum rt_status run_fold(struct rt_session *s, const struct rt_fold *n,
     struct rt_pool *pool = rt_pool_new(limit && limit < FOLD_BYTES ? limit : FOLD_BYTES);
     if (!pool)
         return rt_fail_memory(err, "a fold", 0);
-    rt_pool_share(pool, s->options.budget);
+    rt_session_share_budget(s, pool);
     struct rt_run_shared shared = {
         .session = s,
         .pool = pool,

@@ -8,6 +8,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/session/account.h"
 #include "runtime/session/resource.h"
+#include "runtime/core/load_memory.h"
 #include "runtime/core/op.h"
 
 enum { LEAST_POOL_BYTES = 1 << 20 };
@@ -160,8 +161,25 @@ struct rt_pool *rt_session_pool(struct rt_session *s)
     }
     p = rt_pool_new(s->options.run_memory_limit ? s->options.run_memory_limit : SIZE_MAX);
     if (p)
-        rt_pool_share(p, s->options.budget);
+        rt_session_share_budget(s, p);
     return p;
+}
+
+void rt_session_share_budget(struct rt_session *s, struct rt_pool *p)
+{
+    rt_pool_share(p, s->options.budget);
+    rt_mutex_lock(&s->pool_mu);
+    rt_pool_count_as_load(p, s->counts_as_load);
+    rt_mutex_unlock(&s->pool_mu);
+}
+
+void rt_session_count_as_load(struct rt_session *s, bool yes)
+{
+    rt_mutex_lock(&s->pool_mu);
+    s->counts_as_load = yes;
+    for (int i = 0; i < s->n_pools; i++)
+        rt_pool_count_as_load(s->pools[i], yes);
+    rt_mutex_unlock(&s->pool_mu);
 }
 
 static void end_pool(struct rt_session *s, struct rt_pool *p)
@@ -177,6 +195,7 @@ void rt_session_pool_back(struct rt_session *s, struct rt_pool *p)
     const size_t waits = rt_pool_end(p, LEAST_POOL_BYTES);
     bool fits = rt_idle_cache_reserve(s->idle_cache, &s->cache_owner, rt_pool_reserved(p), waits);
     rt_mutex_lock(&s->pool_mu);
+    rt_pool_count_as_load(p, s->counts_as_load);
     fits = fits && s->n_pools < (int)(sizeof s->pools / sizeof *s->pools);
     if (fits) {
         s->pools[s->n_pools++] = p;

@@ -55,6 +55,8 @@ struct rt_session {
     struct rt_mutex pool_mu;
     struct rt_pool *pools[64]; /* the idle pools; guarded by pool_mu */
     int n_pools;
+    /* whether the session's runs count as a load's (rt_pool_count_as_load); guarded by pool_mu */
+    bool counts_as_load;
     struct rt_cache_owner cache_owner; /* owner of `pools` in the idle cache */
     struct rt_state state;             /* charged for the memory that runs leave in `slots` */
     struct rt_state folded;            /* charged for the memory of constants created by folding */
@@ -95,6 +97,11 @@ void rt_session_pool_back(struct rt_session *s, struct rt_pool *p);
  * frees the pools. */
 void rt_session_pools_begin(struct rt_session *s);
 void rt_session_pools_end(struct rt_session *s);
+/* Counts the session's runs from now on, and its idle memory, as a load's or as those of requests.
+ * A new session counts as those of requests. */
+void rt_session_count_as_load(struct rt_session *s, bool yes);
+/* Makes a pool share the session's budget. */
+void rt_session_share_budget(struct rt_session *s, struct rt_pool *p);
 /* Reports the bytes that the session holds to options.account. Fails only during loading, with
  * RT_RESOURCE_EXHAUSTED if the account refuses the bytes. */
 enum rt_status rt_session_follow(const struct rt_session *s, struct rt_error *err);

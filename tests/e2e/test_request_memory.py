@@ -1,6 +1,7 @@
 """The budget of bytes in flight covers all memory that requests hold: tensors whose values are repeated, identifiers,
 strings in shared memory, and classes. Each test measures the peak of the server's resident memory."""
 import collections
+import json
 import os
 import re
 import shutil
@@ -206,3 +207,41 @@ class RequestMemory(Case):
         records.write(self.path("other", "1", "assets.extra", "tf_serving_warmup_requests"), [record])
         wait_for(lambda: server.state("other", 1) == "AVAILABLE", "the model whose warm-up does not wait")
         self.assertEqual([server.state(name, 1) for name in ("file", "triton")], ["LOADING"] * 2)
+
+    def test_loads_leave_half_of_the_memory_of_runs_to_requests(self):
+        """The init ops of three models hold 40 MB each while they loop for ever."""
+        def held(g):
+            g.placeholder("x", "float")
+            g.const("shape", "int32", [1], int_val=[10 * MIB])
+            g.node("big", "RandomUniform", "shape", T="int32", dtype="float")
+            g.const("most", "int64", [], int64_val=[1 << 60])
+            g.node("later", "Identity", "most", "^big", T="int64")
+            g.const("axis", "int32", [1], int_val=[0])
+            g.node("sum", "AddV2", "big", small_models.count(g, "later", "loop_"), T="float")
+            g.node("one", "Max", "sum", "axis", T="float", Tidx="int32")
+            g.node("v", "VarHandleOp", dtype="float").attr["shape"].shape.SetInParent()
+            g.node("init", "AssignVariableOp", "v", "one", dtype="float")
+            g.node("value", "ReadVariableOp", "v", dtype="float")
+            g.node("y", "AddV2", "x", "value", T="float")
+
+        def build(g):
+            g.placeholder("shape", "int32")
+            g.const("value", "float", [], float_val=[1.5])
+            g.const("axis", "int32", [1], int_val=[0])
+            g.node("big", "Fill", "shape", "value", T="float", index_type="int32")
+            g.node("y", "Max", "big", "axis", T="float", Tidx="int32")
+
+        small_models.write(self.path("good", "1"),
+                           {"serving_default": ({"shape": ("shape", "int32")}, {"y": ("y", "float")})}, build)
+        for i in range(3):
+            small_models.write(self.path(f"held{i}", "1"),
+                               {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, held, init="init")
+        server = self.serve("--run_memory_total_bytes=128M", "--model_wait_seconds=1", "--max_num_load_retries=0")
+
+        def states():
+            return [server.states(f"held{i}").get(1, ("", "")) for i in range(3)]
+        wait_for(lambda: sum(s[0] == "END" for s in states()) == 2, lambda: f"two loads to be refused: {states()}")
+        for state, text in states():
+            self.assertIn("of which loads may use half" if state == "END" else "", text)
+        status, answer = server.post("/v1/models/good:predict", {"inputs": {"shape": [12 * MIB]}})
+        self.assertEqual((status, json.loads(answer)), (200, {"outputs": 1.5}))

@@ -9,6 +9,7 @@
 #include "runtime/base/pieces.h"
 #include "runtime/core/copy.h"
 #include "runtime/base/thread.h"
+#include "runtime/core/load_memory.h"
 #include "runtime/core/tensor.h"
 #include "tests/support/cpu_time.h"
 
@@ -430,6 +431,43 @@ static void a_tight_budget_holds_while_reserves_move(void **state)
     assert_int_equal(atomic_load(&t.budget.used), 0);
 }
 
+static void loads_leave_a_part_of_the_budget_to_requests(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_budget budget = {.limit = 100 << 20};
+    struct rt_pool *load[2], *request = rt_pool_new(0);
+    struct rt_buffer *a, *b;
+
+    rt_pool_share(request, &budget);
+    for (int i = 0; i < 2; i++) {
+        load[i] = rt_pool_new(0);
+        rt_pool_share(load[i], &budget);
+        rt_pool_count_as_load(load[i], true);
+    }
+    a = rt_buffer_new(load[0], RT_U8, 40 << 20, &err);
+    assert_non_null(a);
+    assert_null(rt_buffer_new(load[1], RT_U8, 20 << 20, &err));
+    assert_int_equal(err.code, RT_RESOURCE_EXHAUSTED);
+    assert_non_null(strstr(err.msg, "limit of 104857600, of which loads may use half "
+                                    "(--run_memory_total_bytes)"));
+    b = rt_buffer_new(request, RT_U8, 50 << 20, &err);
+    assert_non_null(b);
+    /* The memory of a version that is served no longer counts as a load's. */
+    rt_buffer_unref(b);
+    rt_pool_count_as_load(load[0], false);
+    b = rt_buffer_new(load[1], RT_U8, 40 << 20, &err);
+    assert_non_null(b);
+    rt_pool_count_as_load(load[0], true);
+    assert_null(rt_buffer_new(load[1], RT_U8, 5 << 20, &err));
+    rt_buffer_unref(a);
+    rt_buffer_unref(b);
+    for (int i = 0; i < 2; i++)
+        rt_pool_unref(load[i]);
+    rt_pool_unref(request);
+    assert_int_equal(atomic_load(&budget.used), 0);
+}
+
 /* The cost of a refusal by a full budget must not depend on the number of pools that share the
  * budget. An implementation that queried 8,000 pools at each of 40,000 refusals took ten seconds or
  * more. */
@@ -605,6 +643,7 @@ int main(void)
         cmocka_unit_test(pools_of_one_budget_share_its_bound),
         cmocka_unit_test(idle_pools_leave_their_reserve_to_others),
         cmocka_unit_test(a_tight_budget_holds_while_reserves_move),
+        cmocka_unit_test(loads_leave_a_part_of_the_budget_to_requests),
         cmocka_unit_test(a_refusal_does_not_ask_all_pools_that_have_nothing),
         cmocka_unit_test(what_is_no_tensor_counts_likewise),
         cmocka_unit_test(a_refusal_tells_what_was_asked_and_what_it_counts_as),
