@@ -244,17 +244,20 @@ static enum rt_status play(struct warmup *w, const Inference__ModelWarmup *m,
 {
     const uint32_t count = m->count ? m->count : 1;
     struct input *in = calloc(m->n_inputs + 1, sizeof *in);
+    struct srv_replay_held held;
     struct rt_bytes request;
     size_t own = 0;
 
     rt_bytes_init(&request, (size_t)w->target.options->max_body_bytes);
     enum rt_status st = in ? make_request(w, m, in, &own, &request, err)
                            : rt_fail_memory(err, "a request", m->n_inputs * sizeof *in);
+    srv_replay_hold(&held, w->target.budget, &own);
     for (uint32_t i = 0; !st && i < count; i++, *n += !st)
         st = perform(w, rt_span_of(request.p, request.n), &own, arena, err);
+    srv_replay_release(&held);
     rt_bytes_clear(&request);
     free(in);
-    srv_budget_give(w->target.budget, &own, own);
+    srv_replay_give(w->target.budget, &own);
     return st ? rt_fail_prefix(err, "%s: model_warmup \"%.100s\": ", w->triton->path, m->name)
               : RT_OK;
 }

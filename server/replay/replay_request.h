@@ -29,8 +29,26 @@ struct srv_replay_target {
 enum rt_status srv_replay_may_go_on(const struct srv_replay_target *t, struct rt_error *err);
 /* Waits for other replays after bytes did not fit in the budget, and then checks whether the replay
  * may go on. The caller must hold no bytes of the budget, because the other replays may wait too.
- */
+ * Gives back what others have held for longer than SRV_REPLAY_HOLD_S (srv_replay_hold). */
 enum rt_status srv_replay_wait(const struct srv_replay_target *t, struct rt_error *err);
+
+enum { SRV_REPLAY_HOLD_S = 10 };
+/* `*own` bytes of a budget that a replay holds while it does long work. */
+struct srv_replay_held {
+    struct srv_budget *budget;
+    size_t *own;
+    int64_t since_ns;
+    struct srv_replay_held *next, **at; /* links in the list of all of them */
+};
+/* Permits other replays that wait to give the bytes back after SRV_REPLAY_HOLD_S, so that work that
+ * does not end holds nobody up for longer. The work keeps its memory beyond the budget then; a load
+ * has few such works. Until srv_replay_release, the caller must not use `*own`. */
+void srv_replay_hold(struct srv_replay_held *h, struct srv_budget *budget, size_t *own);
+/* Does nothing if srv_replay_hold was not called for the zeroed struct. */
+void srv_replay_release(struct srv_replay_held *h);
+/* Gives all of `*own` back. If it is large, then lets replays that wait take it first, because a
+ * replay of many large requests would otherwise always take it again itself. */
+void srv_replay_give(struct srv_budget *budget, size_t *own);
 
 /*
  * Performs the steps of an inference from `init` to `finish`. The arena is reset before. Waits

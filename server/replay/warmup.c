@@ -146,9 +146,9 @@ static enum rt_status charge_record(const struct replay *all, struct replayer *r
 
 static void drop_large_record(struct replayer *replayer)
 {
-    if (replayer->charged)
+    if (replayer->record.n > SRV_SMALL_BYTES) /* charged, unless another replay has taken it back */
         rt_bytes_clear(&replayer->record);
-    srv_budget_give(replayer->all->p->records, &replayer->charged, replayer->charged);
+    srv_replay_give(replayer->all->p->records, &replayer->charged);
 }
 
 static enum rt_status next_record(struct replay *all, struct replayer *replayer, int64_t *index,
@@ -236,9 +236,13 @@ static void *replay_records(void *arg)
     }
     while (take_record(all, &replayer, &index)) {
         struct rt_error err = {0};
+        struct srv_replay_held held = {.at = NULL};
+        if (replayer.charged)
+            srv_replay_hold(&held, all->p->records, &replayer.charged);
         if (replay_record(&replayer, index, &err))
             /* the other threads stop after their current records */
             fail(all, &err);
+        srv_replay_release(&held);
         drop_large_record(&replayer);
     }
     drop_large_record(&replayer);

@@ -208,6 +208,25 @@ class RequestMemory(Case):
         wait_for(lambda: server.state("other", 1) == "AVAILABLE", "the model whose warm-up does not wait")
         self.assertEqual([server.state(name, 1) for name in ("file", "triton")], ["LOADING"] * 2)
 
+    def test_a_warm_up_that_does_not_end_holds_no_budget_for_long(self):
+        """The requests of the warm-ups have 40 MiB, and that of a model loops for ever."""
+        record = records.predict([1.5])
+        tensor = record.predict_log.request.inputs["x"]
+        tensor.ClearField("float_val")
+        tensor.tensor_shape.dim[0].size = 10 * MIB
+        tensor.tensor_content = bytes(40 * MIB)
+        small_models.write_endless(self.path("endless", "1"))
+        shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), self.path(".other", "1"))
+        for name in ("endless", ".other"):
+            records.write(self.path(name, "1", "assets.extra", "tf_serving_warmup_requests"), [record])
+        shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), self.path("good", "1"))
+        server = self.serve("--run_memory_total_bytes=512M", "--model_wait_seconds=1")
+        wait_for(lambda: server.state("endless", 1) == "LOADING", "the model whose warm-up does not end")
+        time.sleep(1)  # gives the warm-up time to take its part of the budget
+        os.rename(self.path(".other"), self.path("other"))
+        wait_for(lambda: server.state("other", 1) == "AVAILABLE", "the model whose warm-up ends", 240)
+        self.assertEqual(server.state("endless", 1), "LOADING")
+
     def test_loads_leave_half_of_the_memory_of_runs_to_requests(self):
         """The init ops of three models hold 40 MB each while they loop for ever."""
         def held(g):
