@@ -59,12 +59,6 @@ struct srv_profile;
 
 enum { SRV_MAX_IO_LOOPS = 128 };
 
-/* The memory of a GPU that loads in progress have reserved (server/versions/model_gpus.h). */
-struct srv_gpu_reservation {
-    int64_t bytes;          /* total size of the weights of these loads */
-    int64_t weights_before; /* bytes of weights on the GPU that these loads have not uploaded */
-};
-
 struct srv_server {
     struct srv_options options;
     struct rt_arena *settings; /* arena of the option values that are not in argv */
@@ -95,7 +89,6 @@ struct srv_server {
     struct rt_idle_cache *idle_cache;
     struct rt_parallel *parallel; /* CPU cores that the runs of all versions share */
     struct rt_accelerators gpus;  /* opened before the first model is loaded, then constant */
-    struct srv_gpu_reservation gpu_reservation[RT_MAX_ACCELERATORS]; /* for each GPU */
     _Atomic bool gpu_failed;      /* whether the process ends because of a failed GPU */
     struct rt_autotune *autotune; /* autotune cache of all versions */
     /* compiler of all versions, or NULL with --specialise=off */

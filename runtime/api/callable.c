@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/checked.h"
 #include "runtime/base/clock.h"
 #include "runtime/api/describe.h"
 #include "runtime/exec/parallel.h"
@@ -488,6 +489,47 @@ bool rt_callable_is_accelerated(const struct rt_callable *c)
     const bool yes = c->box && is_accelerated(c->box->plan);
     rt_mutex_unlock(mu);
     return yes;
+}
+
+/* The key of a constant, as of its upload (select/upload.c). */
+struct constant_key {
+    const struct rt_buffer *buf;
+    const void *data;
+};
+
+static void add_constant(const struct rt_tensor *t, struct rt_map *seen, int64_t *bytes)
+{
+    const struct constant_key key = {t->buf,
+                                     t->buf && t->buf->kind == RT_BUF_LAZY ? NULL : t->data};
+    if (!rt_dtype_is_plain((enum rt_dtype)t->dtype) ||
+        rt_map_getn(seen, (const char *)&key, sizeof key))
+        return;
+    /* Without memory for the key, the constant may count twice. */
+    (void)rt_map_putn(seen, (const char *)&key, sizeof key, seen);
+    *bytes = rt_add_saturated(*bytes, (int64_t)rt_tensor_bytes(t));
+}
+
+static void add_constants(const struct rt_plan *p, struct rt_map *seen, int64_t *bytes)
+{
+    for (int i = 0; i < p->n_nodes; i++) {
+        const struct rt_plan_step *n = &p->node[i];
+        for (int k = 0; k < n->n_sub; k++)
+            add_constants(n->sub[k], seen, bytes);
+        for (int k = 0; n->on_accelerator && k < n->n_in; k++) {
+            const struct rt_tensor *t = p->constant[n->in_value[k]];
+            if (t && !(k < 64 && n->device_kernels[0]->host_in >> k & 1))
+                add_constant(t, seen, bytes);
+        }
+    }
+}
+
+void rt_callable_add_constants(const struct rt_callable *c, struct rt_map *seen, int64_t *bytes)
+{
+    struct rt_mutex *mu = (struct rt_mutex *)(uintptr_t)&c->mu;
+    rt_mutex_lock(mu);
+    if (c->box && !c->is_load)
+        add_constants(c->box->plan, seen, bytes);
+    rt_mutex_unlock(mu);
 }
 
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed)

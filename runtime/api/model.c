@@ -513,6 +513,8 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
     rt_session_serve(m->session);
     /* Preparing the signatures a second time freezes the variables that no signature writes. */
     st = prepare_signatures(m, err);
+    if (!st && rt_session_reserve(m->session, options->on_no_room, options->arg))
+        st = prepare_signatures(m, err);
     if (!st)
         st = judge_signatures(m, err);
     rt_session_loading(m->session, true, options->session.cancelled);

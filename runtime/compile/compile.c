@@ -20,6 +20,16 @@ static void adopt(struct rt_session *s, struct rt_specialisation *l)
     rt_specialisation_publish(s, l);
 }
 
+/* Ends the reservations of a session that has waited for memory, if it has compiled everything. */
+static void end_wait(struct rt_session *s)
+{
+    rt_mutex_lock(&s->spec_mu);
+    const bool is_served = !s->is_loading || s->options.compiles_inline;
+    rt_mutex_unlock(&s->spec_mu);
+    if (is_served)
+        rt_session_end_reservations(s);
+}
+
 int rt_session_compile(struct rt_session *s)
 {
     const unsigned before = rt_flush_subnormals();
@@ -44,5 +54,7 @@ int rt_session_compile(struct rt_session *s)
         rt_pending_compilation_free(w);
     }
     rt_restore_subnormals(before);
+    if (s->options.accelerators.waits)
+        end_wait(s);
     return n;
 }

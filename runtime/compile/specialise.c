@@ -348,10 +348,7 @@ static enum rt_status check_device_memory(const struct work *w)
 static enum rt_status check_room(const struct work *w)
 {
     struct rt_session *s = w->plan->session;
-    const struct rt_session_accelerators *all = &s->options.accelerators;
-    if (!w->device || !(all->waits >> w->accelerator & 1) ||
-        atomic_load(&s->accelerator_bytes[w->accelerator]) ||
-        rt_device_left(w->device) >= all->constant_bytes)
+    if (!w->device || rt_device_claim_is_complete(w->device, &s->claim[w->accelerator]))
         return RT_OK;
     return rt_fail(w->err, RT_RESOURCE_EXHAUSTED, "%s:%d has no room for the session's constants",
                    w->device->type, w->device->index);

@@ -121,6 +121,7 @@ struct rt_model_options {
      * maximum. */
     int64_t warm_up_ns;
     void (*on_warm_up_failure)(void *arg, const char *signature, const struct rt_error *err);
+    rt_no_room *on_no_room; /* called as rt_session_reserve describes; may be NULL */
     void *arg;
     /* Called before the first wait of each run of the load; may be NULL. */
     const struct rt_wait_hook *on_wait;

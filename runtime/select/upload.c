@@ -118,7 +118,7 @@ enum rt_status rt_constant_alloc(struct rt_session *s, struct rt_device *d, size
                     "%s:%d: %zu bytes of %s exceed the model's limit; %lld of %zu bytes are in use",
                     d->type, d->index, bytes, what, (long long)(before + activations), limit);
     if (!st)
-        st = rt_device_alloc(d, RT_DEVICE_WEIGHTS, bytes, what, out, err);
+        st = rt_device_alloc_constant(d, &s->claim[index_of(s, d)], bytes, what, out, err);
     if (st)
         atomic_fetch_sub(bytes_on(s, d), counted);
     return st;
@@ -127,7 +127,7 @@ enum rt_status rt_constant_alloc(struct rt_session *s, struct rt_device *d, size
 void rt_constant_free(struct rt_session *s, struct rt_device *d, struct rt_device_memory *m)
 {
     atomic_fetch_sub(bytes_on(s, d), (int64_t)m->bytes);
-    rt_device_free(d, RT_DEVICE_WEIGHTS, m);
+    rt_device_free_constant(d, &s->claim[index_of(s, d)], m);
 }
 
 /* The key of an upload. The address of a constant's data is 0 in the key if the constant is or was
@@ -221,6 +221,8 @@ void rt_uploads_clear(struct rt_session *s)
 {
     assert(!s->uploads.n_live);
     rt_map_clear(&s->uploads);
-    for (int k = 0; k < s->options.accelerators.n; k++)
+    for (int k = 0; k < s->options.accelerators.n; k++) {
         rt_device_trim(s->options.accelerators.device[k]);
+        rt_device_claim_end(s->options.accelerators.device[k], &s->claim[k]);
+    }
 }

@@ -41,8 +41,8 @@ void rt_constant_free(struct rt_session *s, struct rt_device *d, struct rt_devic
  * because the accelerator's streams keep their blocks. */
 enum rt_status rt_activations_admit(struct rt_session *s, struct rt_device *d, size_t bytes,
                                     struct rt_error *err);
-/* Frees the map of the uploads, to which no references are left, and trims the accelerators'
- * memory. Called when the session ends. */
+/* Frees the map of the uploads, to which no references are left, trims the accelerators' memory,
+ * and ends the session's claims to it. Called when the session ends. */
 void rt_uploads_clear(struct rt_session *s);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "runtime/base/map.h"
 #include "runtime/base/thread.h"
+#include "runtime/core/device/device_ledger.h"
 #include "runtime/session/idle_cache.h"
 #include "runtime/session/session.h"
 #include "runtime/session/state.h"
@@ -43,6 +44,7 @@ struct rt_session {
     _Atomic int generation;
     _Atomic int64_t runs, nodes_run, packed_bytes;
     _Atomic int64_t accelerator_bytes[RT_MAX_ACCELERATORS];
+    struct rt_device_claim claim[RT_MAX_ACCELERATORS];
     /* bytes admitted by rt_activations_admit (runtime/select/upload.h) */
     _Atomic int64_t activation_bytes[RT_MAX_ACCELERATORS];
     /* total size of the prepared kernels that nodes cache for tier 0, in bytes */

@@ -167,6 +167,11 @@ static void warm_up_failed(void *arg, const char *signature, const struct rt_err
                load->model, (long long)load->version, signature, n, why);
 }
 
+static void report_no_room(void *arg, bool waits, const struct rt_error *why)
+{
+    srv_model_gpus_log_no_room(((const struct srv_load *)arg)->model, waits, why);
+}
+
 static void log_timing(const struct srv_load *load, struct rt_session *session)
 {
     const struct rt_autotune_stats s = rt_autotune_stats(session);
@@ -279,6 +284,7 @@ static struct rt_model_options model_options(struct srv_loader *l, struct srv_lo
         .load_all_variables = o->enable_session_service,
         .warm_up = o->enable_model_warmup && !has_warmup(l, load),
         .on_warm_up_failure = warm_up_failed,
+        .on_no_room = report_no_room,
         .arg = load,
         .on_wait = &load->on_wait,
     };
@@ -326,8 +332,7 @@ static enum rt_status load_on(struct srv_loader *l, struct srv_load *load, int64
     return RT_OK;
 }
 
-static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load, int64_t need,
-                                    int64_t weight_bytes)
+static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load, int64_t need)
 {
     struct rt_session_accelerators gpus = {0};
     load->gpu = load->gpu_config;
@@ -335,10 +340,10 @@ static enum rt_status load_admitted(struct srv_loader *l, struct srv_load *load,
         srv_model_gpus_add_triton(l->server, load->model, load->triton, &load->gpu, &load->err);
     if (st)
         return st;
-    srv_model_gpus_choose(l->server, load->model, &load->gpu, weight_bytes, load->gpu_leaving,
-                          &gpus);
+    srv_model_gpus_choose(l->server, &load->gpu, load->number, &gpus);
     st = load_on(l, load, need, &gpus);
-    srv_model_gpus_end_load(l->server, &gpus, weight_bytes);
+    if (load->loaded && load->loaded->session)
+        rt_session_end_reservations(load->loaded->session);
     return st;
 }
 
@@ -369,7 +374,7 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
     st = admit(l, load, need);
     if (st)
         return st;
-    st = load_admitted(l, load, need, weight_bytes);
+    st = load_admitted(l, load, need);
     end_reservation(l, need);
     return st;
 }

@@ -82,8 +82,9 @@ struct srv_load {
     char *dir;                     /* path of the version's directory, allocated by malloc */
     enum srv_maybe bf16;           /* whether the model's own configuration selects bf16 */
     struct srv_gpu_use gpu_config; /* what the server's configuration says about GPUs */
-    /* bytes of each GPU's memory that the versions that the load replaces hold */
-    int64_t gpu_leaving[RT_MAX_ACCELERATORS];
+    /* The load's number, which no other load has. The versions that the load replaces have promised
+     * it their memory on GPUs. */
+    uint64_t number;
     struct srv_fingerprint before; /* fingerprint of the directory when it was found stable */
     /* ---- set by the loader ---- */
     /* set by the manager to end the load early with RT_CANCELLED */

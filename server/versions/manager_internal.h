@@ -153,6 +153,7 @@ struct srv_manager {
     /* grace periods of versions that the next map does not contain, linked by `next` */
     struct srv_grace *leaving;
     int n_loading, n_graces, n_freeing;
+    uint64_t n_loads; /* number of loads that have begun */
     int64_t next_poll, next_config, next_trim;
     int64_t next_large; /* earliest time at which a large base path is scanned */
     /* Time at which to repeat a step that ran out of memory, or RT_NEVER if no step failed. Until
@@ -160,9 +161,8 @@ struct srv_manager {
      * behind the loaded versions. */
     int64_t again_at;
     bool trim_pending, frees_itself; /* frees_itself: frees versions on the manager's own thread */
-    /* `next_count` is the time of the next count of connections. `n_accepted` is the number of
-     * accepted connections at the last count, and `n_closed` the number of connections closed since
-     * the last trim. */
+    /* `next_count` is the time of the next count of connections, `n_accepted` the number accepted
+     * at the last count, and `n_closed` the number closed since the last trim. */
     int64_t next_count, n_accepted, n_closed;
     /* `n_open` is the number of open connections at the last count, and `n_inherited` the number of
      * sockets that the process inherited. */

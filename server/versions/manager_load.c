@@ -20,14 +20,14 @@ void srv_mgr_load_done(void *arg, struct srv_load *load)
     srv_mgr_wake(m);
 }
 
-/* Counts the GPU memory of the model's versions that are unloaded once the load has ended. */
-static void find_leaving(const struct srv_manager *m, const struct srv_managed *model,
-                         struct srv_load *load)
+/* Promises the load the GPU memory of the model's versions that are unloaded once it has ended. */
+static void promise_memory(const struct srv_managed *model, const struct srv_load *load)
 {
     for (int i = 0; i < model->n_entries; i++) {
         const struct srv_managed_version *e = model->entries[i];
-        if (e->state == SRV_AVAILABLE && !e->wanted)
-            srv_model_gpus_add_held(m->server, e->live->loaded, load->gpu_leaving);
+        struct rt_session *s = e->state == SRV_AVAILABLE ? e->live->loaded->session : NULL;
+        if (s && !e->wanted)
+            rt_session_promise(s, load->number);
     }
 }
 
@@ -50,7 +50,8 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
     load->queued.rounds = &model->load_rounds;
     load->bf16 = model->config ? model->config->bf16 : SRV_UNSAID;
     load->gpu_config = srv_model_gpus_use(m->server, model->config);
-    find_leaving(m, model, load);
+    load->number = ++m->n_loads;
+    promise_memory(model, load);
     srv_mgr_set_state(m, e, SRV_LOADING, RT_OK, NULL);
     if (e->n_failures)
         RT_LOG(RT_LOG_INFO, "Retrying of Loading servable: {name: %s version: %lld} retry: %d",
@@ -211,6 +212,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
     } else {
         load_failed(m, model, e, load);
     }
+    srv_model_gpus_end_promises(m->server, load->number);
     free(load->dir);
     free(load);
 }

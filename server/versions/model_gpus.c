@@ -4,9 +4,8 @@
 #include <string.h>
 
 #include "runtime/base/log.h"
-#include "runtime/base/thread.h"
 #include "runtime/core/device/device_list.h"
-#include "runtime/core/device/device_memory.h"
+#include "runtime/core/device/device_ledger.h"
 #include "server/triton/triton.h"
 
 /* ---- the configuration ---- */
@@ -159,97 +158,27 @@ enum rt_status srv_model_gpus_add_triton(const struct srv_server *s, const char 
 
 /* ---- loads ---- */
 
-static struct rt_mutex reservations_mu = RT_MUTEX_INIT; /* guards srv_server.gpu_reservation */
-
-/* Returns how many of the reserved bytes the loads have not uploaded yet. Those that they have
- * uploaded are among the GPU's weights. */
-static int64_t pending_bytes(const struct srv_gpu_reservation *r, int64_t weights)
-{
-    const int64_t uploaded = weights > r->weights_before ? weights - r->weights_before : 0;
-    return uploaded < r->bytes ? r->bytes - uploaded : 0;
-}
-
-/* Reserves `bytes` of the GPU's memory for a load. Fails if so much is not left. Sets *waits if it
- * will be left when the versions that the load replaces have freed `leaving` bytes. */
-static enum rt_status reserve(struct srv_server *s, int k, int64_t bytes, int64_t leaving,
-                              bool *waits, struct rt_error *err)
-{
-    struct srv_gpu_reservation *r = &s->gpu_reservation[k];
-    struct rt_device *d = s->gpus.device[k];
-    const struct rt_device_counts counts = rt_device_counts(d);
-    const int64_t left = rt_device_left(d);
-    rt_mutex_lock(&reservations_mu);
-    if (!r->bytes)
-        r->weights_before = counts.used[RT_DEVICE_WEIGHTS];
-    const int64_t pending = pending_bytes(r, counts.used[RT_DEVICE_WEIGHTS]);
-    const bool fits = bytes <= left - pending;
-    r->bytes += fits ? bytes : 0;
-    rt_mutex_unlock(&reservations_mu);
-    *waits = !fits && bytes - leaving <= left - pending;
-    if (fits)
-        return RT_OK;
-    return rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                   "GPU:%d has no memory for %lld bytes of weights; %lld are left, of which loads "
-                   "have reserved %lld",
-                   k, (long long)bytes, (long long)left, (long long)pending);
-}
-
-void srv_model_gpus_add_held(const struct srv_server *s, const struct rt_model *m, int64_t *bytes)
-{
-    struct rt_session_stats stats;
-    const struct rt_session_accelerators *all = rt_model_accelerators(m);
-    if (!all->n)
-        return;
-    rt_session_stats(m->session, &stats);
-    for (int k = 0; k < s->gpus.n; k++)
-        for (int i = 0; i < all->n; i++)
-            if (all->device[i] == s->gpus.device[k])
-                bytes[k] += stats.accelerator_bytes[i];
-}
-
-void srv_model_gpus_choose(struct srv_server *s, const char *model, const struct srv_gpu_use *use,
-                           int64_t bytes, const int64_t *leaving,
+void srv_model_gpus_choose(const struct srv_server *s, const struct srv_gpu_use *use, uint64_t load,
                            struct rt_session_accelerators *out)
 {
     *out = (struct rt_session_accelerators){.limit = (size_t)use->memory_bytes,
-                                            .constant_bytes = bytes,
+                                            .load = load,
                                             .max_runs = use->instances,
                                             .run_all = true};
-    if (use->memory_bytes && bytes > use->memory_bytes) {
-        RT_LOG(RT_LOG_WARNING,
-               "model %s: the processor runs it: its %lld bytes of weights exceed its "
-               "gpu_memory_bytes, %lld",
-               model, (long long)bytes, (long long)use->memory_bytes);
-        return;
-    }
-    for (int k = 0; k < s->gpus.n; k++) {
-        struct rt_error err = {0};
-        bool waits;
-        if (!(use->allowed >> k & 1) || atomic_load(&s->gpus.device[k]->has_failed))
-            continue;
-        const enum rt_status st = reserve(s, k, bytes, leaving[k], &waits, &err);
-        if (st)
-            RT_LOG(RT_LOG_WARNING, "model %s: %s%s", model, rt_error_text(&err),
-                   waits ? "; the processor runs the model until the version that it replaces has "
-                           "freed its memory"
-                         : "");
-        if (st && !waits)
-            continue;
-        out->waits |= (uint32_t)waits << out->n;
-        out->device[out->n++] = s->gpus.device[k];
-    }
+    for (int k = 0; k < s->gpus.n; k++)
+        if (use->allowed >> k & 1 && !atomic_load(&s->gpus.device[k]->has_failed))
+            out->device[out->n++] = s->gpus.device[k];
 }
 
-void srv_model_gpus_end_load(struct srv_server *s, const struct rt_session_accelerators *chosen,
-                             int64_t bytes)
+void srv_model_gpus_log_no_room(const char *model, bool waits, const struct rt_error *why)
 {
-    rt_mutex_lock(&reservations_mu);
-    for (int i = 0; i < chosen->n; i++) {
-        struct srv_gpu_reservation *r = &s->gpu_reservation[chosen->device[i]->index];
-        if (chosen->waits >> i & 1)
-            continue; /* nothing was reserved */
-        r->bytes -= bytes;
-        r->weights_before += bytes;
-    }
-    rt_mutex_unlock(&reservations_mu);
+    RT_LOG(RT_LOG_WARNING, "model %s: %s; the processor runs the model%s", model,
+           rt_error_text(why),
+           waits ? " until the version that it replaces has freed its memory" : " instead");
+}
+
+void srv_model_gpus_end_promises(const struct srv_server *s, uint64_t load)
+{
+    for (int k = 0; k < s->gpus.n; k++)
+        rt_device_end_promises(s->gpus.device[k], load);
 }

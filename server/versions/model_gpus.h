@@ -24,20 +24,13 @@ struct srv_gpu_use srv_model_gpus_use(const struct srv_server *s, const struct s
 enum rt_status srv_model_gpus_add_triton(const struct srv_server *s, const char *model,
                                          const struct srv_triton *t, struct srv_gpu_use *use,
                                          struct rt_error *err);
-/* Adds to bytes[k] how many bytes of GPU k's memory the model's weights take. */
-void srv_model_gpus_add_held(const struct srv_server *s, const struct rt_model *m, int64_t *bytes);
-/*
- * Chooses the GPUs for a version whose weights have `bytes` bytes: all that it may use, that have
- * not failed, and that have so much memory left. Reserves this memory until srv_model_gpus_end_load
- * is called, which must be called once the load has ended. Also chooses a GPU that will have so
- * much memory when the versions that the load replaces have freed their weights, leaving[k] bytes
- * of GPU k; the processor runs the version until then. Logs which GPUs lack memory. Without any
- * GPU, the processor runs the version.
- */
-void srv_model_gpus_choose(struct srv_server *s, const char *model, const struct srv_gpu_use *use,
-                           int64_t bytes, const int64_t *leaving,
+/* Chooses the GPUs for a version: all that it may use and that have not failed. The session removes
+ * those that have no memory for its constants (rt_session_reserve). */
+void srv_model_gpus_choose(const struct srv_server *s, const struct srv_gpu_use *use, uint64_t load,
                            struct rt_session_accelerators *out);
-void srv_model_gpus_end_load(struct srv_server *s, const struct rt_session_accelerators *chosen,
-                             int64_t bytes);
+/* Logs that the processor runs a model instead of a GPU, as rt_session_reserve reports. */
+void srv_model_gpus_log_no_room(const char *model, bool waits, const struct rt_error *why);
+/* Withdraws what versions have promised to a load that has ended (rt_device_end_promises). */
+void srv_model_gpus_end_promises(const struct srv_server *s, uint64_t load);
 
 #endif

@@ -4,27 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/base/thread.h"
+#include "runtime/core/device/device_memory_internal.h"
 
-enum {
-    LEAST_BITS = 9, /* The smallest allocation for a tensor has 2^LEAST_BITS bytes. */
-    /* Sizes between two powers of two are rounded up to one of STEPS equal steps. */
-    STEPS_BITS = 2,
-    STEPS = 1 << STEPS_BITS,
-    N_CLASSES = (64 - LEAST_BITS) * STEPS,
-};
 #define MOST_CACHED ((int64_t)64 << 20)
-
-struct cached {
-    struct cached *next;
-    void *address;
-};
-
-struct rt_device_budget {
-    struct rt_mutex mu;
-    struct rt_device_counts counts;
-    struct cached *cached[N_CLASSES]; /* freed memory, by size class */
-};
 
 bool rt_device_budget_begin(struct rt_device *d, size_t limit)
 {
@@ -32,6 +14,7 @@ bool rt_device_budget_begin(struct rt_device *d, size_t limit)
     if (!d->budget)
         return false;
     rt_mutex_init(&d->budget->mu);
+    rt_mutex_init(&d->budget->reserving);
     d->budget->counts.limit = limit && limit < INT64_MAX ? (int64_t)limit : INT64_MAX;
     return true;
 }
@@ -39,6 +22,7 @@ bool rt_device_budget_begin(struct rt_device *d, size_t limit)
 void rt_device_budget_end(struct rt_device *d)
 {
     rt_device_trim(d);
+    rt_mutex_clear(&d->budget->reserving);
     rt_mutex_clear(&d->budget->mu);
     free(d->budget);
     d->budget = NULL;
@@ -113,37 +97,55 @@ static void *take_cached(struct rt_device_budget *b, int class, size_t bytes)
     return address;
 }
 
-/* Adds `bytes` to the number of bytes counted for `use`. Returns false if the limit on the sum of
+/* What memory is for: its use, and the claim of its session in the ledger, or NULL. */
+struct purpose {
+    enum rt_device_use use;
+    struct rt_device_claim *claim;
+};
+
+/* Adds `bytes` to the number of bytes counted for the use. Returns false if the limit on the sum of
  * all counts would be exceeded. */
 static bool charge(struct rt_device_budget *b, enum rt_device_use use, size_t bytes)
+    RT_REQUIRES(b->mu)
 {
-    rt_mutex_lock(&b->mu);
     const bool fits = bytes <= (size_t)(b->counts.limit - total(&b->counts));
     if (fits)
         b->counts.used[use] += (int64_t)bytes;
-    rt_mutex_unlock(&b->mu);
     return fits;
 }
 
-static void discharge(struct rt_device_budget *b, enum rt_device_use use, size_t bytes)
+static void *alloc_counted(struct rt_device *d, struct purpose p, size_t bytes)
+{
+    struct rt_device_budget *b = d->budget;
+    int64_t reserved = 0;
+    rt_mutex_lock(&b->mu);
+    const bool fits = charge(b, p.use, bytes);
+    if (fits && p.claim)
+        reserved = rt_device_claim_take(b, p.claim, bytes);
+    rt_mutex_unlock(&b->mu);
+    void *address = fits ? d->alloc(d, bytes) : NULL;
+    if (address || !fits)
+        return address;
+    rt_mutex_lock(&b->mu);
+    b->counts.used[p.use] -= (int64_t)bytes;
+    if (p.claim)
+        p.claim->reserved += reserved;
+    rt_mutex_unlock(&b->mu);
+    return NULL;
+}
+
+static void discharge(struct rt_device_budget *b, struct purpose p, size_t bytes)
 {
     rt_mutex_lock(&b->mu);
-    b->counts.used[use] -= (int64_t)bytes;
+    b->counts.used[p.use] -= (int64_t)bytes;
+    if (p.claim)
+        rt_device_claim_freed(b, p.claim, bytes);
     rt_mutex_unlock(&b->mu);
 }
 
-static void *alloc_counted(struct rt_device *d, enum rt_device_use use, size_t bytes)
-{
-    if (!charge(d->budget, use, bytes))
-        return NULL;
-    void *address = d->alloc(d, bytes);
-    if (!address)
-        discharge(d->budget, use, bytes);
-    return address;
-}
-
-enum rt_status rt_device_alloc(struct rt_device *d, enum rt_device_use use, size_t bytes,
-                               const char *what, struct rt_device_memory *out, struct rt_error *err)
+static enum rt_status alloc_for(struct rt_device *d, struct purpose p, size_t bytes,
+                                const char *what, struct rt_device_memory *out,
+                                struct rt_error *err)
 {
     const size_t asked = bytes;
     void *address = NULL;
@@ -151,15 +153,15 @@ enum rt_status rt_device_alloc(struct rt_device *d, enum rt_device_use use, size
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "%s:%d has no memory for %zu bytes of %s",
                        d->type, d->index, asked, what);
     }
-    if (use == RT_DEVICE_TENSORS) {
+    if (p.use == RT_DEVICE_TENSORS) {
         const int class = class_of(&bytes);
         address = take_cached(d->budget, class, bytes);
     }
     if (!address)
-        address = alloc_counted(d, use, bytes ? bytes : 1);
+        address = alloc_counted(d, p, bytes ? bytes : 1);
     if (!address) {
         rt_device_trim(d);
-        address = alloc_counted(d, use, bytes ? bytes : 1);
+        address = alloc_counted(d, p, bytes ? bytes : 1);
     }
     if (!address) {
         const struct rt_device_counts counts = rt_device_counts(d);
@@ -174,6 +176,19 @@ enum rt_status rt_device_alloc(struct rt_device *d, enum rt_device_use use, size
     }
     *out = (struct rt_device_memory){address, bytes ? bytes : 1};
     return RT_OK;
+}
+
+enum rt_status rt_device_alloc(struct rt_device *d, enum rt_device_use use, size_t bytes,
+                               const char *what, struct rt_device_memory *out, struct rt_error *err)
+{
+    return alloc_for(d, (struct purpose){use, NULL}, bytes, what, out, err);
+}
+
+enum rt_status rt_device_alloc_constant(struct rt_device *d, struct rt_device_claim *c,
+                                        size_t bytes, const char *what,
+                                        struct rt_device_memory *out, struct rt_error *err)
+{
+    return alloc_for(d, (struct purpose){RT_DEVICE_WEIGHTS, c}, bytes, what, out, err);
 }
 
 /* Puts a tensor's memory into the cache. Returns false if the cache is full. */
@@ -198,16 +213,27 @@ static bool put_cached(struct rt_device_budget *b, const struct rt_device_memory
     return fits;
 }
 
-void rt_device_free(struct rt_device *d, enum rt_device_use use, struct rt_device_memory *m)
+static void free_for(struct rt_device *d, struct purpose p, struct rt_device_memory *m)
 {
     if (!m->address)
         return;
-    if (use != RT_DEVICE_TENSORS || !put_cached(d->budget, m)) {
+    if (p.use != RT_DEVICE_TENSORS || !put_cached(d->budget, m)) {
         d->free(d, m->address);
-        discharge(d->budget, use, m->bytes);
+        discharge(d->budget, p, m->bytes);
     }
     m->address = NULL;
     m->bytes = 0;
+}
+
+void rt_device_free(struct rt_device *d, enum rt_device_use use, struct rt_device_memory *m)
+{
+    free_for(d, (struct purpose){use, NULL}, m);
+}
+
+void rt_device_free_constant(struct rt_device *d, struct rt_device_claim *c,
+                             struct rt_device_memory *m)
+{
+    free_for(d, (struct purpose){RT_DEVICE_WEIGHTS, c}, m);
 }
 
 void rt_device_trim(struct rt_device *d)

@@ -35,6 +35,14 @@ enum rt_status rt_device_alloc(struct rt_device *d, enum rt_device_use use, size
  * m->address is NULL. Work that uses the memory must have ended. Memory of tensors goes to the
  * cache. */
 void rt_device_free(struct rt_device *d, enum rt_device_use use, struct rt_device_memory *m);
+/* Allocate and free memory for constants of the session whose claim in the ledger is `c`
+ * (device_ledger.h). What is allocated leaves the claim's reservation. */
+struct rt_device_claim;
+enum rt_status rt_device_alloc_constant(struct rt_device *d, struct rt_device_claim *c,
+                                        size_t bytes, const char *what,
+                                        struct rt_device_memory *out, struct rt_error *err);
+void rt_device_free_constant(struct rt_device *d, struct rt_device_claim *c,
+                             struct rt_device_memory *m);
 /* Frees the memory in the cache, so that other processes can use it. Called when a session ends. */
 void rt_device_trim(struct rt_device *d);
 

@@ -9,8 +9,9 @@
 
 #include "kernels/kernels.h"
 #include "runtime/base/clock.h"
-#include "runtime/core/device/device_memory.h"
+#include "runtime/core/device/device_ledger.h"
 #include "runtime/core/device/device_stream.h"
+#include "runtime/session/session_internal.h"
 #include "tests/support/graph_def.h"
 #include "tests/support/graph_session.h"
 #include "tests/support/test_device.h"
@@ -565,7 +566,7 @@ static void a_refused_region_leaves_no_constants(void **state)
     }
 }
 
-/* Runs y = 2 * p once, and returns whether the accelerator ran it. */
+/* Runs y once, which is 2, and returns whether the accelerator ran it. */
 static bool runs_a_region(struct fixture *x, struct rt_tensor *in)
 {
     const int64_t before = test_device_counts(x->device).runs;
@@ -573,27 +574,89 @@ static bool runs_a_region(struct fixture *x, struct rt_tensor *in)
     return test_device_counts(x->device).runs > before;
 }
 
+/* Opens a session that computes y = 4 * (p - 0.5). The accelerator multiplies, and the CPU
+ * subtracts. Each of the two constants has 12 bytes. The session has `left` bytes of the
+ * accelerator's memory, because `other` has reserved all others. */
+static void open_with_bytes_left(struct fixture *x, int64_t left, struct rt_device_claim *other)
+{
+    const int64_t all = rt_device_left(x->device);
+    bool waits;
+    struct rt_session_options options = {.registry = x->ops, .compiles_inline = true};
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "half", "Const", "", "dtype=float value=float<3>:0.5,0.5,0.5");
+    node(x, "less", "Sub@/device:CPU:0", "p half", "T=float");
+    node(x, "four", "Const", "", "dtype=float value=float<3>:4,4,4");
+    node(x, "y", "Mul", "less four", "T=float");
+    options.accelerators = rt_one_accelerator(x->device);
+    options.accelerators.load = 1;
+    assert_ok(rt_device_reserve(x->device, other, 2, all - left, &waits, &x->err), &x->err);
+    x->s = gs_open(gd_span(&x->g), &options);
+    gs_call(x->s, "p:0", "y:0"); /* makes the plan */
+}
+
+static void count_no_room(void *arg, bool waits, const struct rt_error *why)
+{
+    int *counts = arg;
+    assert_int_equal(why->code, RT_RESOURCE_EXHAUSTED);
+    counts[waits]++;
+}
+
+static void only_constants_on_the_accelerator_are_reserved(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_tensor in = vector(3, 1);
+    struct rt_device_claim other = {0};
+    int counts[2] = {0};
+    open_with_bytes_left(x, 12, &other);
+    assert_false(rt_session_reserve(x->s, count_no_room, counts));
+    assert_int_equal(counts[0] + counts[1], 0);
+    assert_true(runs_a_region(x, &in));
+    rt_device_claim_end(x->device, &other);
+    rt_tensor_clear(&in);
+}
+
+static void an_accelerator_without_room_is_removed(void **state)
+{
+    struct fixture *x = *state;
+    struct rt_tensor in = vector(3, 1);
+    struct rt_device_claim other = {0};
+    int counts[2] = {0};
+    open_with_bytes_left(x, 11, &other);
+    assert_true(rt_session_reserve(x->s, count_no_room, counts));
+    assert_int_equal(counts[false], 1);
+    assert_int_equal(x->s->options.accelerators.n, 0);
+    assert_false(runs_a_region(x, &in));
+    rt_device_claim_end(x->device, &other);
+    assert_false(runs_a_region(x, &in));
+    rt_tensor_clear(&in);
+}
+
 static void a_session_waits_for_the_memory_of_another(void **state)
 {
     struct fixture *x = *state;
-    struct rt_session_options options = {.registry = x->ops, .compiles_inline = true};
     struct rt_tensor in = vector(3, 1);
-    struct rt_device_memory other;
-    struct rt_error err = {0};
-    node(x, "p", "Placeholder", "", "dtype=float");
-    node(x, "c", "Const", "", "dtype=float value=float<3>:2,2,2");
-    node(x, "y", "Mul", "p c", "T=float");
-    options.accelerators = rt_one_accelerator(x->device);
-    options.accelerators.waits = 1;
-    options.accelerators.constant_bytes = rt_device_left(x->device);
-    assert_ok(rt_device_alloc(x->device, RT_DEVICE_WEIGHTS, 64, "another", &other, &err), &err);
-    x->s = gs_open(gd_span(&x->g), &options);
+    struct rt_device_claim other = {0}, third = {0};
+    bool waits;
+    int counts[2] = {0};
+    open_with_bytes_left(x, 11, &other);
+    rt_device_promise(x->device, &other, 5, 1);
+    assert_false(rt_session_reserve(x->s, count_no_room, counts));
+    assert_int_equal(counts[true], 1);
+    assert_int_equal(x->s->options.accelerators.waits, 1);
     assert_false(runs_a_region(x, &in));
     rt_session_memory_freed(x->s); /* by a session that was too small */
     assert_int_equal(rt_session_compile(x->s), 1);
     assert_false(runs_a_region(x, &in));
-    assert_int_equal(rt_device_counts(x->device).used[RT_DEVICE_WEIGHTS], 64);
-    rt_device_free(x->device, RT_DEVICE_WEIGHTS, &other);
+    assert_int_equal(rt_device_counts(x->device).used[RT_DEVICE_WEIGHTS], 0);
+    rt_device_claim_end(x->device, &other);
+    /* What another load has reserved is not free either. */
+    assert_ok(
+        rt_device_reserve(x->device, &third, 3, rt_device_left(x->device) - 11, &waits, &x->err),
+        &x->err);
+    rt_session_memory_freed(x->s);
+    assert_int_equal(rt_session_compile(x->s), 1);
+    assert_false(runs_a_region(x, &in));
+    rt_device_claim_end(x->device, &third);
     rt_session_memory_freed(x->s);
     assert_int_equal(rt_session_compile(x->s), 1);
     assert_true(runs_a_region(x, &in));
@@ -619,6 +682,8 @@ int main(void)
         T(a_session_keeps_to_its_bytes),
         T(a_limit_counts_the_activations_of_all_streams),
         T(a_refused_region_leaves_no_constants),
+        T(only_constants_on_the_accelerator_are_reserved),
+        T(an_accelerator_without_room_is_removed),
         T(a_session_waits_for_the_memory_of_another),
 #undef T
     };
