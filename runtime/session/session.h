@@ -174,7 +174,7 @@ void rt_session_loading(struct rt_session *s, bool yes, const _Atomic bool *canc
 /* Repeats the compilations that wait for memory of an accelerator. Called when some was freed. */
 void rt_session_memory_freed(struct rt_session *s);
 /* Returns whether the plan, or at least its first segment, is compiled for some feeds with `rows`
- * rows. Does not compare the other dimensions. Never waits, so the result may be out of date. */
+ * rows, on the CPU or any accelerator. Ignores other dimensions. The result may be out of date. */
 bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
 
 /* Returns whether the callable changes state or may block, and therefore runs alone. */

@@ -96,7 +96,9 @@ static void forget_oldest(struct srv_model_queue *l)
     free(oldest);
 }
 
-/* Returns whether a specialisation of `call` for `rows` rows has been compiled. */
+/* Returns whether a specialisation of `call` for `rows` rows has been compiled. With several GPUs,
+ * it may have been compiled for another one than the batch's. The scheduler asks only if batches
+ * are not padded, and batches on GPUs are padded to sizes that are compiled for each GPU. */
 static bool is_compiled(const void *call, int64_t rows)
 {
     return rt_callable_is_compiled(call, rows);

@@ -35,7 +35,8 @@ extern struct sched_model {
     _Atomic int64_t most_rows;
     /* Duration of each run, in all and per row, which a test sets before the first request. */
     int64_t sleep_us, row_us;
-    _Atomic int on_gpu[2]; /* numbers of runs by rt_run_options.accelerator */
+    _Atomic int n_compiled_asked; /* number of calls of rt_callable_is_compiled */
+    _Atomic int on_gpu[2];        /* numbers of runs by rt_run_options.accelerator */
     /* GPUs that the model uses; sched_begin_on_gpus sets them. */
     struct rt_session_accelerators gpus;
 } sched_model;

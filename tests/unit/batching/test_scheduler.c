@@ -358,6 +358,8 @@ static void the_batches_of_a_model_go_to_the_gpu_that_is_free_first(void **state
     assert_int_equal(atomic_load(&sched_model.runs), 5);
     assert_true(atomic_load(&sched_model.on_gpu[0]) >= 2);
     assert_true(atomic_load(&sched_model.on_gpu[1]) >= 2);
+    /* What is compiled for one GPU says nothing about the other. */
+    assert_int_equal(atomic_load(&sched_model.n_compiled_asked), 0);
     for (int k = 0; k < 6; k++) {
         sched_expect(r[k], 1, (float)k);
         sched_drop(r[k]);
