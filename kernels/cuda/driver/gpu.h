@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/device/fault.h"
 #include "kernels/cuda/driver/driver.h"
+#include "kernels/cuda/driver/pacing.h"
 #include "kernels/cuda/library/libraries.h"
 #include "kernels/cuda/precision.h"
 #include "runtime/core/device.h"
@@ -57,6 +58,8 @@ struct cuda_stream {
      * `checked`. If `checked` is NULL, `found` is not valid. */
     struct kc_fault *fault, found;
     const struct rt_region_steps *checked;
+    /* how long the region took whose end the next wait is for, or NULL */
+    struct cuda_pacing *pacing;
     int64_t step; /* number of the step whose kernels are being launched, counted from 1 */
 };
 

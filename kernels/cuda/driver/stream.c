@@ -9,11 +9,6 @@
 #include "runtime/base/log.h"
 
 enum {
-    /* A thread that waits for a stream asks the driver all the time for SPIN_NS, and then at
-     * intervals of 1/PAUSES of the time that it has waited. */
-    SPIN_NS = 2000000,
-    PAUSES = 64,
-    LONGEST_PAUSE_NS = 10000000,
     /* A larger grid would only take longer to launch. */
     MOST_BLOCKS = 1 << 16,
     LEAST_RECORDED = 4, /* minimum number of steps that are recorded as a graph */
@@ -22,8 +17,9 @@ enum {
 /* The GPU's data for the steps of a region (rt_region_steps.recorded). */
 struct recording {
     struct CUgraphExec_st *graph; /* NULL until the second run */
-    /* whether recording has failed; the steps are then never recorded again */
+    /* whether the steps are never recorded, because they are few or recording has failed */
     bool is_refused;
+    struct cuda_pacing pacing;
 };
 
 static cuda_address address_of(const void *p)
@@ -41,14 +37,12 @@ enum rt_status cuda_enter(struct cuda_gpu *g, struct rt_error *err)
 
 /* ---- waiting ---- */
 
-static void pause_after(int64_t waited_ns)
+static void pause_for(int64_t ns)
 {
-    const int64_t ns =
-        waited_ns / PAUSES < LONGEST_PAUSE_NS ? waited_ns / PAUSES : LONGEST_PAUSE_NS;
-    if (waited_ns < SPIN_NS)
-        sched_yield();
-    else
+    if (ns)
         nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+    else
+        sched_yield();
 }
 
 /* Waits until the stream has done all enqueued work, successfully or not. Fails with RT_UNAVAILABLE
@@ -57,14 +51,20 @@ static void pause_after(int64_t waited_ns)
 static enum rt_status await_work(struct cuda_stream *s, struct rt_error *err)
 {
     const struct cuda_gpu *g = s->gpu;
+    struct cuda_pacing *pacing = s->pacing;
     const int64_t begun_ns = rt_now_ns();
+    int64_t busy_ns = 0;
     bool is_busy, is_hung = false;
+    s->pacing = NULL;
     cuda_watch_begin(s);
     while ((is_busy = g->driver->StreamQuery(s->handle) == CUDA_NOT_READY) && !is_hung) {
-        pause_after(rt_now_ns() - begun_ns);
+        busy_ns = rt_now_ns() - begun_ns;
+        pause_for(cuda_pacing_sleep(pacing, busy_ns));
         is_hung = atomic_load(&g->device.is_hung);
     }
     cuda_watch_end(s);
+    if (pacing)
+        cuda_pacing_add(pacing, busy_ns);
     return is_busy ? rt_fail(err, RT_UNAVAILABLE, "GPU:%d has failed: it hangs", g->device.index)
                    : RT_OK;
 }
@@ -240,10 +240,13 @@ static enum rt_status enqueue_kernels(struct rt_device *d, int stream,
     if (st)
         return st;
     if (!r) {
-        if (steps->n >= LEAST_RECORDED)
-            steps->recorded = calloc(1, sizeof *r); /* if calloc fails, no graph is recorded */
+        /* If calloc fails, no graph is recorded. */
+        r = steps->recorded = calloc(1, sizeof *r);
+        if (r)
+            r->is_refused = steps->n < LEAST_RECORDED;
         return launch_steps(s, steps, failed);
     }
+    s->pacing = &r->pacing;
     if (!r->graph && !r->is_refused) {
         st = record(s, steps, &r->graph, failed);
         r->is_refused = !r->graph && !st;
@@ -262,6 +265,7 @@ static enum rt_status enqueue_steps(struct rt_device *d, int stream, struct rt_r
     struct cuda_stream *s = &g->stream[stream];
     const bool checks = may_find_faults(steps);
     enum rt_status st = cuda_enter(g, err);
+    s->pacing = NULL;
     const int result = st || !checks ? CUDA_OK : clear_fault(s);
     if (result)
         return cuda_gpu_fail(g, result, "a copy of the fault", err);
