@@ -43,6 +43,12 @@ class GpuCase(Case):
         with open(self.path("counts"), encoding="ascii") as file:
             return {name: int(n) for name, n in (line.split() for line in file)}
 
+    def counts_of_load(self):
+        """Returns the counts of a server that loads digits and answers no request."""
+        with self.serve("--gpus=all", *DIGITS):
+            pass
+        return self.counts()
+
     def metrics(self, server):
         """Returns the metrics page as {name with labels: value}."""
         text = server.get("/monitoring/prometheus/metrics")[1].decode()
@@ -208,8 +214,9 @@ class Answers(GpuCase):
         self.assertEqual(self.counts()["bytes_in_use"], 0)
 
     def test_a_failed_call_of_the_driver_fails_one_request_and_is_named(self):
+        loaded = self.counts_of_load()
         for call in ("GraphLaunch", "MemcpyHtoDAsync", "MemcpyDtoHAsync", "StreamSynchronize"):
-            with self.serve("--gpus=all", *DIGITS, FAIL=f"{call}:20:999") as server:
+            with self.serve("--gpus=all", *DIGITS, FAIL=f"{call}:{loaded[call] + 20}:999") as server:
                 answers = [server.post("/v1/models/digits:predict", body) for body in held_out()[0]]
             failed = [json.loads(body)["error"] for status, body in answers if status != 200]
             self.assertEqual(len(failed), 1, failed)
@@ -288,8 +295,9 @@ class Faults(GpuCase):
 
     def test_the_process_ends_and_is_not_ready_when_a_gpu_has_failed(self):
         want = self.digits_of_the_cpu()
+        loaded = self.counts_of_load()
         for call in ("GraphLaunch", "StreamSynchronize", "MemcpyHtoDAsync"):
-            with self.serve("--gpus=all", *DIGITS, FAIL=f"{call}:20:719") as server:
+            with self.serve("--gpus=all", *DIGITS, FAIL=f"{call}:{loaded[call] + 20}:719") as server:
                 rows, errors = self.ask_all(server)
                 self.assertEqual(server.process.wait(30 * SLOW), 70)
                 log = server.log()

@@ -415,6 +415,14 @@ int cuMemFree(cuda_address address)
     return released;
 }
 
+static void copy(void *to, const void *from, size_t bytes)
+{
+    if (fake_hangs())
+        for (;;)
+            pause();
+    memcpy(to, from, bytes);
+}
+
 int cuMemcpyHtoD(cuda_address to, const void *host, size_t bytes)
 {
     const int result = fake_count(CALL_MemcpyHtoD);
@@ -422,7 +430,7 @@ int cuMemcpyHtoD(cuda_address to, const void *host, size_t bytes)
         return result ? result : FAKE_INVALID_CONTEXT;
     if (!fake_is_allocated(to, bytes))
         return FAKE_INVALID_VALUE;
-    memcpy(fake_on_host(to), host, bytes);
+    copy(fake_on_host(to), host, bytes);
     return CUDA_OK;
 }
 
@@ -433,7 +441,7 @@ int cuMemcpyDtoH(void *host, cuda_address from, size_t bytes)
         return result ? result : FAKE_INVALID_CONTEXT;
     if (!fake_is_allocated(from, bytes))
         return FAKE_INVALID_VALUE;
-    memcpy(host, fake_on_host(from), bytes);
+    copy(host, fake_on_host(from), bytes);
     return CUDA_OK;
 }
 

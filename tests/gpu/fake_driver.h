@@ -19,7 +19,8 @@
  *   FAKE_CUDA_MODE=2          compute mode of the devices (0)
  *   FAKE_CUDA_FAIL=NAME:N:R   the Nth call of cuNAME returns R. If R is 700 or 719, all later calls
  *                             on the same device return R too.
- *   FAKE_CUDA_HANG=N          the Nth piece of work on any stream never ends
+ *   FAKE_CUDA_HANG=N          the Nth piece of work on any stream, or of the copies that are
+ *                             complete when the call returns, never ends
  *   FAKE_CUDA_COUNTS=FILE     at the end of the process, the numbers of calls and the bytes in use
  *                             are written to FILE, as lines "NAME N"
  */

@@ -22,6 +22,9 @@ enum call {
  * FAKE_CAPTURE_UNSUPPORTED if the thread captures a stream and the call is forbidden then. */
 int fake_count(enum call call);
 
+/* Counts a piece of work. Returns whether it is the one that FAKE_CUDA_HANG stops. */
+bool fake_hangs(void);
+
 /* The capture of a stream. A forbidden call makes the capture invalid. */
 struct fake_capture {
     bool is_invalid;

@@ -75,15 +75,20 @@ static void do_work(const struct work *w)
     emulated_launch(w->kernel->call, w->args, w->n_blocks, w->n_threads, w->kernel->is_cooperative);
 }
 
-/* Returns whether FAKE_CUDA_HANG stops the stream before its next operation. */
-static bool is_hanging(struct CUstream_st *s)
+bool fake_hangs(void)
 {
     static _Atomic long long n_done;
     const char *nth = getenv("FAKE_CUDA_HANG");
-    if (!nth || s->is_ending)
+    return nth && atomic_fetch_add(&n_done, 1) + 1 == strtoll(nth, NULL, 0);
+}
+
+/* Returns whether FAKE_CUDA_HANG stops the stream before its next operation. */
+static bool is_hanging(struct CUstream_st *s)
+{
+    if (s->is_ending)
         return false;
     if (!s->is_hung)
-        s->is_hung = atomic_fetch_add(&n_done, 1) + 1 == strtoll(nth, NULL, 0);
+        s->is_hung = fake_hangs();
     return s->is_hung;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "kernels/cuda/driver/copier.h"
 #include "kernels/cuda/driver/image.h"
 #include "kernels/cuda/driver/nvml.h"
 #include "kernels/cuda/driver/stream.h"
@@ -216,6 +217,8 @@ enum rt_status cuda_gpu_open(struct cuda_gpu **out, const struct cuda_driver *dr
     if (!st)
         st = cuda_streams_begin(g, err);
     if (!st)
+        st = cuda_copiers_begin(g, err);
+    if (!st)
         st = find_size(g, err);
     const double size = (double)g->device.total_bytes;
     if (!st && !rt_device_begin(&g->device, (size_t)(size * options->memory_fraction)))
@@ -236,6 +239,7 @@ bool cuda_gpu_close(struct cuda_gpu *g)
         kc_libraries_clear(&g->libraries);
         if (g->device.streams)
             rt_device_end(&g->device);
+        cuda_copiers_end(g);
         cuda_streams_end(g);
         for (int k = 0; k < KC_N_MODULES; k++)
             if (g->module[k])

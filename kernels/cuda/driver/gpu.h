@@ -13,6 +13,7 @@
 #include "kernels/cuda/driver/pacing.h"
 #include "kernels/cuda/library/libraries.h"
 #include "kernels/cuda/precision.h"
+#include "runtime/base/thread.h"
 #include "runtime/core/device.h"
 
 /*
@@ -63,6 +64,16 @@ struct cuda_stream {
     int64_t step; /* number of the step whose kernels are being launched, counted from 1 */
 };
 
+enum { CUDA_COPIERS = 4 };
+
+/* A stream for copies outside regions (copier.h). The thread that has taken the copier uses it. */
+struct cuda_copier {
+    struct cuda_stream stream;
+    void *buffer;   /* memory of the host, or NULL before the first copy */
+    bool is_locked; /* whether the pages of the buffer are locked */
+    bool is_taken;  /* guarded by copier_mu */
+};
+
 struct cuda_gpu {
     struct rt_device device;
     const struct cuda_driver *driver;
@@ -74,8 +85,11 @@ struct cuda_gpu {
     struct CUmod_st *module[KC_N_MODULES];
     struct CUfunc_st *kernel[KC_N_MODULES];
     struct cuda_stream stream[RT_MAX_STREAMS];
-    /* the stream for copies within the GPU's memory that are not part of a region */
-    struct CUstream_st *copies;
+    struct cuda_stream trial; /* the stream on which plans of libraries are tried */
+    struct rt_mutex copier_mu;
+    struct rt_cond copier_free;
+    bool has_copiers; /* whether copier_mu and copier_free are initialised */
+    struct cuda_copier copier[CUDA_COPIERS];
     _Atomic int64_t longest_ns; /* the longest time that a thread has waited for a stream */
     struct kc_libraries libraries;
 };

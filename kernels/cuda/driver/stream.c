@@ -1,4 +1,5 @@
 #include "kernels/cuda/driver/stream.h"
+#include "kernels/cuda/driver/copier.h"
 #include "kernels/cuda/driver/watchdog.h"
 
 #include <sched.h>
@@ -69,6 +70,13 @@ static enum rt_status await_work(struct cuda_stream *s, struct rt_error *err)
                    : RT_OK;
 }
 
+enum rt_status cuda_finish(struct cuda_stream *s, const char *what, struct rt_error *err)
+{
+    const enum rt_status st = await_work(s, err);
+    const int result = st ? CUDA_OK : s->gpu->driver->StreamSynchronize(s->handle);
+    return result ? cuda_gpu_fail(s->gpu, result, what, err) : st;
+}
+
 /* ---- copies ---- */
 
 static int enqueue(const struct cuda_driver *d, struct CUstream_st *s, enum rt_copy_kind kind,
@@ -92,41 +100,23 @@ static const char *name_of(enum rt_copy_kind kind)
                                  : "a copy on the GPU";
 }
 
+enum rt_status cuda_enqueue_copy(struct cuda_stream *s, enum rt_copy_kind kind, void *to,
+                                 const void *from, size_t bytes, struct rt_error *err)
+{
+    const int result = enqueue(s->gpu->driver, s->handle, kind, to, from, bytes);
+    return result ? cuda_gpu_fail(s->gpu, result, name_of(kind), err) : RT_OK;
+}
+
 static enum rt_status enqueue_copy(struct rt_device *d, int stream, enum rt_copy_kind kind,
                                    void *to, const void *from, size_t bytes, struct rt_error *err)
 {
     struct cuda_gpu *g = d->state;
+    struct cuda_stream *s = &g->stream[stream];
     enum rt_status st = cuda_enter(g, err);
     /* The driver waits for the stream before it copies to memory whose pages are not locked. */
     if (!st && kind == RT_COPY_OUT)
-        st = await_work(&g->stream[stream], err);
-    if (st)
-        return st;
-    const int result = enqueue(g->driver, g->stream[stream].handle, kind, to, from, bytes);
-    return result ? cuda_gpu_fail(g, result, name_of(kind), err) : RT_OK;
-}
-
-static enum rt_status copy(struct rt_device *d, enum rt_copy_kind kind, void *to, const void *from,
-                           size_t bytes, struct rt_error *err)
-{
-    struct cuda_gpu *g = d->state;
-    const enum rt_status st = cuda_enter(g, err);
-    if (st)
-        return st;
-    int result;
-    switch (kind) {
-    case RT_COPY_IN:
-        result = g->driver->MemcpyHtoD(address_of(to), from, bytes);
-        break;
-    case RT_COPY_OUT:
-        result = g->driver->MemcpyDtoH(to, address_of(from), bytes);
-        break;
-    default:
-        result = enqueue(g->driver, g->copies, kind, to, from, bytes);
-        if (!result)
-            result = g->driver->StreamSynchronize(g->copies);
-    }
-    return result ? cuda_gpu_fail(g, result, name_of(kind), err) : RT_OK;
+        st = await_work(s, err);
+    return st ? st : cuda_enqueue_copy(s, kind, to, from, bytes, err);
 }
 
 /* ---- kernels ---- */
@@ -292,14 +282,13 @@ static enum rt_status wait(struct rt_device *d, int stream, const struct rt_regi
 {
     struct cuda_gpu *g = d->state;
     struct cuda_stream *s = &g->stream[stream];
-    int result = g->driver->CtxSetCurrent(g->context);
-    enum rt_status st = result ? RT_OK : await_work(s, err);
-    if (!st && !result)
-        result = g->driver->StreamSynchronize(s->handle);
-    if (!st && !result)
+    const int result = g->driver->CtxSetCurrent(g->context);
+    const enum rt_status st = result ? cuda_gpu_fail(g, result, "cuCtxSetCurrent", err)
+                                     : cuda_finish(s, "a region on the GPU", err);
+    if (!st)
         return explain(s, failed, err);
     s->checked = NULL;
-    return st ? st : cuda_gpu_fail(g, result, "a region on the GPU", err);
+    return st;
 }
 
 /* ---- opening and closing ---- */
@@ -307,7 +296,8 @@ static enum rt_status wait(struct rt_device *d, int stream, const struct rt_regi
 enum rt_status cuda_streams_begin(struct cuda_gpu *g, struct rt_error *err)
 {
     cuda_address fault;
-    int result = g->driver->StreamCreate(&g->copies, CUDA_STREAM_NON_BLOCKING);
+    g->trial.gpu = g;
+    int result = g->driver->StreamCreate(&g->trial.handle, CUDA_STREAM_NON_BLOCKING);
     for (int k = 0; k < g->device.n_streams && !result; k++) {
         g->stream[k].gpu = g;
         result = g->driver->StreamCreate(&g->stream[k].handle, CUDA_STREAM_NON_BLOCKING);
@@ -325,13 +315,13 @@ void cuda_streams_end(struct cuda_gpu *g)
         if (g->stream[k].fault)
             g->driver->MemFree(address_of(g->stream[k].fault));
     }
-    if (g->copies)
-        g->driver->StreamDestroy(g->copies);
+    if (g->trial.handle)
+        g->driver->StreamDestroy(g->trial.handle);
 }
 
 void cuda_stream_functions(struct rt_device *d)
 {
-    d->copy = copy;
+    d->copy = cuda_copy;
     d->enqueue_copy = enqueue_copy;
     d->enqueue_steps = enqueue_steps;
     d->wait = wait;

@@ -17,6 +17,12 @@ enum rt_status cuda_enter(struct cuda_gpu *g, struct rt_error *err);
 /* Creates g->device.n_streams streams. The GPU's context must be current. */
 enum rt_status cuda_streams_begin(struct cuda_gpu *g, struct rt_error *err);
 void cuda_streams_end(struct cuda_gpu *g);
+/* Enqueues a copy. The host's memory must stay valid until the stream has done it. */
+enum rt_status cuda_enqueue_copy(struct cuda_stream *s, enum rt_copy_kind kind, void *to,
+                                 const void *from, size_t bytes, struct rt_error *err);
+/* Waits until the stream has done all enqueued work. `what` names the work in the error message if
+ * it has failed. Fails with RT_UNAVAILABLE if the GPU hangs; the work may then not have ended. */
+enum rt_status cuda_finish(struct cuda_stream *s, const char *what, struct rt_error *err);
 /* Sets the functions of `d` that copy data, enqueue work, and wait for work. */
 void cuda_stream_functions(struct rt_device *d);
 

@@ -35,23 +35,32 @@ void cuda_watch_end(struct cuda_stream *s)
         atomic_store_explicit(&s->gpu->longest_ns, ns, memory_order_relaxed);
 }
 
-static void look_at(const struct cuda_watchdog *w, struct cuda_gpu *g, int64_t now)
+/* Marks the GPU as failed if a thread has waited for the stream for `limit_ns`. */
+static void look_at(struct cuda_gpu *g, const struct cuda_stream *s, const char *what,
+                    int64_t limit_ns)
+{
+    const int64_t since = atomic_load_explicit(&s->waiting_since_ns, memory_order_relaxed);
+    const int64_t waited_ns = rt_now_ns() - since;
+    if (!since || waited_ns < limit_ns)
+        return;
+    char reason[100];
+    snprintf(reason, sizeof reason, "%s has been running for %.1f s", what,
+             (double)waited_ns / (double)SECOND);
+    rt_device_fail(&g->device, reason);
+    atomic_store(&g->device.is_hung, true);
+}
+
+static void look_at_gpu(const struct cuda_watchdog *w, struct cuda_gpu *g)
 {
     const int64_t longest = atomic_load_explicit(&g->longest_ns, memory_order_relaxed);
-    const int64_t limit = longest > w->hang_ns / FACTOR
-                              ? (longest > INT64_MAX / FACTOR ? INT64_MAX : longest * FACTOR)
-                              : w->hang_ns;
-    for (int k = 0; k < g->device.n_streams; k++) {
-        const int64_t since =
-            atomic_load_explicit(&g->stream[k].waiting_since_ns, memory_order_relaxed);
-        if (!since || now - since < limit)
-            continue;
-        char reason[100];
-        snprintf(reason, sizeof reason, "a batch has been running for %.1f s",
-                 (double)(now - since) / (double)SECOND);
-        rt_device_fail(&g->device, reason);
-        atomic_store(&g->device.is_hung, true);
-    }
+    const int64_t limit_ns = longest > w->hang_ns / FACTOR
+                                 ? (longest > INT64_MAX / FACTOR ? INT64_MAX : longest * FACTOR)
+                                 : w->hang_ns;
+    for (int k = 0; k < g->device.n_streams; k++)
+        look_at(g, &g->stream[k], "a batch", limit_ns);
+    for (int k = 0; k < CUDA_COPIERS; k++)
+        look_at(g, &g->copier[k].stream, "a copy", limit_ns);
+    look_at(g, &g->trial, "the trial of a plan", limit_ns);
 }
 
 static void *watch(void *arg)
@@ -61,7 +70,7 @@ static void *watch(void *arg)
     while (!w->is_stopping) {
         rt_cond_wait_until(&w->stop, &w->mu, rt_now_ns() + SECOND);
         for (int k = 0; k < w->n && !w->is_stopping; k++)
-            look_at(w, w->gpu[k], rt_now_ns());
+            look_at_gpu(w, w->gpu[k]);
     }
     rt_mutex_unlock(&w->mu);
     return NULL;

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/driver/gpu.h"
+#include "kernels/cuda/driver/copier.h"
+#include "kernels/cuda/driver/stream.h"
 #include "runtime/base/checked.h"
 #include "runtime/base/log.h"
 
@@ -25,9 +26,8 @@ struct cudnn {
     struct dnn_library library;
     struct rt_mutex mu;
     void *device; /* the GPU's properties; guarded by mu */
-    /* the handle on which plans are tried, with its own stream; guarded by mu */
+    /* the handle on which plans are tried, of the stream cuda_gpu.trial; guarded by mu */
     struct stream_handle trial;
-    struct CUstream_st *trial_stream;
     struct stream_handle by_stream[MOST_STREAMS]; /* guarded by mu */
     int n_streams;                                /* guarded by mu */
 };
@@ -92,7 +92,7 @@ static enum rt_status cudnn_run(const struct kc_dnn_plan *p, const struct cuda_s
 /* ---- whether a ReLU returns NaN for NaN ---- */
 
 struct trial {
-    const struct cuda_driver *driver;
+    struct cuda_gpu *gpu;
     cuda_address address[DNN_N_TENSORS], workspace;
 };
 
@@ -114,7 +114,8 @@ static int64_t count(const struct dnn_conv *c, enum dnn_tensor which)
  * NaN. */
 static bool make_tensors(struct trial *t, const struct dnn_plan *p, const struct dnn_conv *c)
 {
-    const struct cuda_driver *d = t->driver;
+    const struct cuda_driver *d = t->gpu->driver;
+    struct rt_error err = {0};
     bool is_made = !p->workspace_bytes || d->MemAlloc(&t->workspace, p->workspace_bytes) == CUDA_OK;
     for (int k = 0; k < DNN_N_TENSORS && is_made; k++) {
         const int64_t n = count(c, (enum dnn_tensor)k);
@@ -125,8 +126,10 @@ static bool make_tensors(struct trial *t, const struct dnn_plan *p, const struct
     memset(nan, 0xff, sizeof nan);
     const size_t bytes = (size_t)c->co * sizeof(float);
     for (size_t at = 0; at < bytes && is_made; at += sizeof nan)
-        is_made = d->MemcpyHtoD(t->address[DNN_BIAS] + at, nan,
-                                bytes - at < sizeof nan ? bytes - at : sizeof nan) == CUDA_OK;
+        is_made =
+            !cuda_copy(&t->gpu->device, RT_COPY_IN,
+                       (void *)(uintptr_t)(t->address[DNN_BIAS] + at), // NOLINT: a GPU address
+                       nan, bytes - at < sizeof nan ? bytes - at : sizeof nan, &err);
     return is_made;
 }
 
@@ -151,7 +154,10 @@ static bool output_is_nan(const struct trial *t, const struct dnn_conv *c)
     unsigned char bytes[CHECKED_ELEMENTS * sizeof(float)];
     for (int end = 0; end < 2; end++) {
         const cuda_address from = t->address[DNN_Y] + (end ? (size_t)(n - n_checked) * size : 0);
-        if (t->driver->MemcpyDtoH(bytes, from, (size_t)n_checked * size) != CUDA_OK)
+        struct rt_error err = {0};
+        if (cuda_copy(&t->gpu->device, RT_COPY_OUT, bytes,
+                      (const void *)(uintptr_t)from, // NOLINT: an address in the GPU's memory
+                      (size_t)n_checked * size, &err))
             return false;
         for (int64_t k = 0; k < n_checked; k++)
             if (!is_nan(bytes + (size_t)k * size, c->precision))
@@ -164,7 +170,7 @@ static bool output_is_nan(const struct trial *t, const struct dnn_conv *c)
  * how NaN is treated, so the function runs the plan. The caller must have locked mu. */
 static bool passes_nan(struct cudnn *c, const struct dnn_plan *p, const struct dnn_conv *conv)
 {
-    struct trial t = {.driver = c->base.gpu->driver};
+    struct trial t = {.gpu = c->base.gpu};
     const void *address[DNN_N_TENSORS];
     struct rt_error err = {0};
     if (p->notes >> DNN_NOTE_STRICT_NAN & 1)
@@ -176,12 +182,12 @@ static bool passes_nan(struct cudnn *c, const struct dnn_plan *p, const struct d
              !dnn_plan_run(p, c->trial.handle, address,
                            (void *)(uintptr_t)t.workspace, // NOLINT: an address in the GPU's memory
                            &err) &&
-             t.driver->StreamSynchronize(c->trial_stream) == CUDA_OK && output_is_nan(&t, conv);
+             !cuda_finish(&t.gpu->trial, "a plan of cuDNN", &err) && output_is_nan(&t, conv);
     for (int k = 0; k < DNN_N_TENSORS; k++)
         if (t.address[k])
-            t.driver->MemFree(t.address[k]);
+            t.gpu->driver->MemFree(t.address[k]);
     if (t.workspace)
-        t.driver->MemFree(t.workspace);
+        t.gpu->driver->MemFree(t.workspace);
     return passes;
 }
 
@@ -227,8 +233,6 @@ static void cudnn_close(struct kc_dnn *d)
         c->library.Destroy(c->by_stream[k].handle);
     if (c->trial.handle)
         c->library.Destroy(c->trial.handle);
-    if (c->trial_stream)
-        d->gpu->driver->StreamDestroy(c->trial_stream);
     dnn_library_close(&c->library);
     rt_mutex_clear(&c->mu);
     free(c);
@@ -248,13 +252,11 @@ enum rt_status kc_dnn_open(struct kc_dnn **out, struct cuda_gpu *gpu, struct rt_
     rt_mutex_init(&c->mu);
     enum rt_status st = dnn_library_open(&c->library, err);
     if (!st) {
-        int result = gpu->driver->CtxSetCurrent(gpu->context);
-        if (!result)
-            result = gpu->driver->StreamCreate(&c->trial_stream, CUDA_STREAM_NON_BLOCKING);
-        st = result ? cuda_fail(gpu->driver, result, "a stream for cuDNN", err) : RT_OK;
+        const int result = gpu->driver->CtxSetCurrent(gpu->context);
+        st = result ? cuda_fail(gpu->driver, result, "cuCtxSetCurrent", err) : RT_OK;
     }
     if (!st)
-        st = handle_new(&c->library, c->trial_stream, &c->trial, err);
+        st = handle_new(&c->library, gpu->trial.handle, &c->trial, err);
     if (!st)
         st = dnn_device_of(&c->library, c->trial.handle, &c->device, err);
     if (st) {
