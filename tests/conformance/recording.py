@@ -68,6 +68,18 @@ class Recorder:
             self.n_cases += len(cases)
             self.graphs.append({"graph": text(graph_def), "cases": cases})
 
+    def keep(self, family, ops):
+        """Adds the cases of `ops` that the family's file contains already."""
+        path = FOLDER / f"{family}.json.xz"
+        if not ops or not path.exists():
+            return
+        for graph in json.loads(lzma.decompress(path.read_bytes()))["graphs"]:
+            kept = [case for case in graph["cases"] if case["op"] in ops]
+            if kept:
+                self.n_cases += len(kept)
+                self.n_of_op.update((case["op"], 1) for case in kept)
+                self.graphs.append({"graph": graph["graph"], "cases": kept})
+
     def write(self, family):
         FOLDER.mkdir(exist_ok=True)
         data = json.dumps({"graphs": self.graphs}, separators=(",", ":"), sort_keys=True).encode()

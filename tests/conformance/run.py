@@ -16,8 +16,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE))
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Makes TensorFlow use Eigen's kernels, whose arithmetic is the reference.
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+# Makes TensorFlow use Eigen's kernels, whose arithmetic is the reference. A child of this program that checks ops which
+# only oneDNN's kernels compute has this variable set.
+ONEDNN = os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0") == "1"
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 # GPU kernels may round differently from CPU kernels, so their results are compared only with TensorFlow's.
@@ -257,13 +258,27 @@ def record_op(tf, spec, recorder):
 
 
 def record_families(tf, families):
+    onednn = []
     for family in families:
         del spec_module.SPECS[:]
         load_family(family)
+        onednn += [spec for spec in spec_module.SPECS if spec.onednn]
         recorder = recording.Recorder(lambda x: encode(tf, x), lambda built, step: encode_run(tf, built, step))
         for spec in spec_module.SPECS:
-            record_op(tf, spec, recorder)
+            if spec.onednn == ONEDNN:
+                record_op(tf, spec, recorder)
+        recorder.keep(family, {spec.op for spec in spec_module.SPECS if spec.onednn != ONEDNN})
         recorder.write(family)
+    return run_with_onednn(onednn)
+
+
+def run_with_onednn(specs):
+    """Runs this program again for the specifications that need TensorFlow's oneDNN kernels. Returns the exit status. A
+    process cannot use both kinds of kernels."""
+    if ONEDNN or not any(s.onednn for s in specs):
+        return 0
+    command = [sys.executable, *sys.argv]
+    return subprocess.run(command, env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "1"}).returncode
 
 
 def load_family(name):
@@ -294,8 +309,7 @@ def main():
         import tensorflow as tf
 
         tf.compat.v1.disable_eager_execution()
-        record_families(tf, families)
-        return 0
+        return record_families(tf, families)
     for family in families:
         load_family(family)
     specs = spec_module.SPECS
@@ -326,15 +340,17 @@ def main():
             for a, b in sorted(set(texts))[: options.most]:
                 print(f"      words: {b!r}\n         TF: {a!r}")
 
-    for s in specs:
-        if re.fullmatch(options.only or ".*", s.op):
-            try:
-                check_op(tf, runners, s, report)
-            except Exception as e:  # an error in one specification must not hide the others
-                report(s.op, 1, [f"the specification fails: {type(e).__name__}: {e}"], [])
+    specs = [s for s in specs if re.fullmatch(options.only or ".*", s.op)]
+    for s in (s for s in specs if s.onednn == ONEDNN):
+        try:
+            check_op(tf, runners, s, report)
+        except Exception as e:  # an error in one specification must not hide the others
+            report(s.op, 1, [f"the specification fails: {type(e).__name__}: {e}"], [])
     print(f"{totals['cases'] - totals['wrong']} of {totals['cases']} cases agree, "
           f"{totals['ops'] - totals['wrong ops']} of {totals['ops']} ops wholly")
-    return 1 if totals["wrong"] or not totals["cases"] else 0
+    failed = run_with_onednn(specs)
+    no_case = not totals["cases"] and not any(s.onednn for s in specs)
+    return 1 if totals["wrong"] or no_case or failed else 0
 
 
 if __name__ == "__main__":

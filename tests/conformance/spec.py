@@ -36,8 +36,8 @@ def dtype_of(name):
 
 
 class Spec:
-    def __init__(self, op, make, tolerance):
-        self.op, self.make, self.tolerance = op, make, tolerance
+    def __init__(self, op, make, onednn, tolerance):
+        self.op, self.make, self.onednn, self.tolerance = op, make, onednn, tolerance
 
     def cases(self):
         g = Gen(zlib.crc32(self.op.encode()))
@@ -47,12 +47,12 @@ class Spec:
             yield case
 
 
-def spec(*ops, **tolerance):
+def spec(*ops, onednn=False, **tolerance):
     """Returns a decorator for a generator function. For each op in `ops`, the function is called with (g, op) and yields
-    the op's cases."""
+    the op's cases. `onednn`: TensorFlow runs the op only with its oneDNN kernels."""
 
     def register(make):
-        SPECS.extend(Spec(op, make, tolerance) for op in ops)
+        SPECS.extend(Spec(op, make, onednn, tolerance) for op in ops)
         return make
 
     return register

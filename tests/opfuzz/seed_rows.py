@@ -406,3 +406,9 @@ case("RaggedTensorToVariantGradient", RAGGED, ("r", "RaggedTensorToVariantGradie
                                                {"Tvalues": "float32", "Tsplits": "int64"}), steps=[["r:0"]])
 CASES += one_node("DecodeJSONExample", s('{"features": {"feature": {"a": {"int64List": {"value": [1, "2"]}}, "b": {"floatList": {"value": '
                                          '[0.5, "NaN"]}}, "c": {"bytesList": {"value": ["YQ==", null]}}}}}', "{}"))
+for name in ("quint8", "qint8"):
+    CASES += one_node("QuantizedConcatV2", [t(name, [2, 3], 1), t(name, [1, 3], 2)], scalar("int32", 0),
+                      [scalar("float32", -1), scalar("float32", 0)], [scalar("float32", 1), scalar("float32", 2)])
+for name in ("float32", "float64", "float16", "bfloat16"):
+    CASES += one_node("StochasticCastToInt", t(name, [3], [0.5, -1.25, 300]), t("uint64", [1], 7), t("uint64", [2], [3, 4]),
+                      scalar("int32", 1), Tout="int8")

@@ -393,6 +393,30 @@ def quantized_concat(g, op):
         yield Case(np.int32(0), [x, x], scalars(0, 0), [np.float32(1), np.ones(shape, "float32")], texts=True)
 
 
+@spec("QuantizedConcatV2", onednn=True)
+def quantized_concat_v2(g, op):
+    # TensorFlow has no working kernel for axes of 64 bits.
+    shapes = [([(3,), (4,)], (0, -1)), ([(2, 3), (2, 1)], (1, -1)), ([(2, 3), (0, 3), (1, 3)], (0, -2)), ([(2, 2, 3)] * 3, (0, 1, 2, -3)), ([(0,), (0,)], (0,)), ([(0, 3), (2, 3)], (0,)), ([(2, 0), (2, 3), (2, 1)], (1,))]
+    for dtype, (inputs, axes), same in itertools.product(("quint8", "qint8"), shapes, (False, True)):
+        for axis in axes:
+            ranges = [channel_range(g, ()) for _ in inputs]
+            ranges = [ranges[0]] * len(inputs) if same else ranges
+            for make in (np.asarray, Const) if len(inputs) == 2 else (np.asarray,):
+                yield Case([g.values(dtype, s) for s in inputs], make(np.int32(axis)), *[[np.float32(r[k]) for r in ranges] for k in (0, 1)])
+    for dtype, (lo, hi), (lo2, hi2) in itertools.product(("quint8", "qint8"), RANGES, RANGES[:6]):
+        yield Case([g.values(dtype, (20,)) for _ in "ab"], np.int32(0), scalars(lo, lo2), scalars(hi, hi2))
+    for dtype, (lo, hi), (lo2, hi2) in itertools.product(("quint8", "qint8"), [(0, 0), (-5, -1), (1, -1), (2, 3)], [(0, 0), (-7, -2), (1, -2), (-1, 0)]):
+        yield Case([g.values(dtype, (20,)) for _ in "ab"], np.int32(0), scalars(lo, lo2), scalars(hi, hi2))
+    for dtype in ("quint8", "qint8"):
+        x = g.values(dtype, (2, 3))
+        bad = [(2, [x, x]), (-3, [x, x]), (0, [x, x[0]]), (0, [x, x[:, :2]]), (0, [x[0, 0], x[0, 0]]), ([0], [x, x]), ([], [x, x]), ([0, 1], [x, x]), (-1, [x, x[:1]])]
+        for axis, values in bad:
+            yield Case(values, np.int32(axis), scalars(0, 0), scalars(1, 1), texts=True)
+        for shape in [(1,), (0,), (2,)]:
+            yield Case([x, x], np.int32(0), [np.zeros(shape, "float32"), np.float32(0)], scalars(1, 1), texts=True)
+            yield Case([x, x], np.int32(0), scalars(0, 0), [np.float32(1), np.ones(shape, "float32")], texts=True)
+
+
 # ---- products, convolutions and poolings ----
 
 

@@ -422,3 +422,47 @@ def truncated(g, op):
             return [[x], [x], [x]]
 
         yield Graph(build, np.int32(shape), *map(np.float32, parameters), name=f"{op} {shape} thrice")
+
+
+def rounded_at_random(case, theirs, ours):
+    """Which number of its pair an element becomes depends on the vector length of TensorFlow's build. So each result must
+    be one of the two integers around the number, and the mean of many results must be near the mean of the numbers."""
+    x, out = case.inputs[0], ours[0]
+    name = case.attrs["Tout"]
+    info = np.iinfo(name)
+    if out.shape != x.shape or out.dtype != np.dtype(name) or out.dtype != theirs[0].dtype:
+        return f"{out.dtype}{out.shape} from {x.dtype}{x.shape}"
+    with np.errstate(over="ignore"):
+        highest = float(np.array(info.max).astype(x.dtype))
+    wide = np.clip(x.astype("float64"), info.min, highest)
+    sure = np.isnan(wide) | (wide == np.floor(wide))
+    if not np.array_equal(out[sure], theirs[0][sure]):
+        return "integers, infinities and NaN differ"
+    if not np.all((out[~sure] == np.floor(wide[~sure])) | (out[~sure] == np.ceil(wide[~sure]))):
+        return "a result is none of the two integers around its number"
+    n = int(np.sum(~sure))
+    # Each element's deviation from its number has a standard deviation of at most 0.5.
+    if n > 100 and abs(np.mean(out[~sure] - wide[~sure])) > 5 * 0.5 / np.sqrt(n):
+        return "the mean of the results is not that of the numbers"
+    return None
+
+
+@spec("StochasticCastToInt")
+def stochastic_cast(g, op):
+    edges = [0.0, -0.0, 1, -1, 2.5, -2.5, 127, 127.5, 128, -128, -128.5, -129, 32767, 32767.5, 32768, -32768.5, -40000, 2**31 - 1, 2.0**31, -(2.0**31), 1e30, -1e30, np.inf, -np.inf, np.nan]
+    key, counter = np.uint64([7]), np.uint64([3, 2**40])
+    for t, out in [(t, out) for t in FLOAT_TYPES for out in ("int8", "int16", "int32")]:
+        d = dtype_of(t)
+        with np.errstate(over="ignore"):
+            tensors = [np.array(edges).astype(d)]
+        tensors += [g.rng.uniform(-100, 100, shape).astype(d) for shape in [(), (1,), (5,), (2, 0), (4000,), (3, 5, 7)]]
+        tensors += [np.full(3000, v).astype(d) for v in (0.125, -0.75, 3.5)]
+        for x in tensors:
+            yield Case(x, key, counter, np.int32(1), Tout=out, check=rounded_at_random)
+        yield Case(tensors[0], key, counter, np.int32(3), Tout=out, check=rounded_at_random)
+    x = np.float32([1, 2])
+    for keys, counters, alg in [([7], [3, 4], 2), ([7], [3, 4], 0), ([7], [3, 4], 9), (7, [3, 4], 1), ([7, 8], [3, 4], 1), ([], [3, 4], 1), ([[7]], [3, 4], 1), ([7], [3], 2), ([7], [], 1), ([7], 3, 1), ([7], [[3, 4]], 1), ([7], [3, 4], [1]), ([7], [3, 4], []), (7, 3, 7)]:
+        for values in (x, x[:0]):
+            yield Case(values, np.uint64(keys), np.uint64(counters), np.int32(alg), Tout="int32", texts=True)
+    for values in (x, np.float32(3), np.zeros((0, 4), "float32")):
+        yield Case(values, np.uint64([7]), np.uint64([3, 4, 5]), np.int32(1), Tout="int8")
