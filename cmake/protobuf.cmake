@@ -18,15 +18,14 @@ foreach(proto ${protos})
 endforeach()
 file(MAKE_DIRECTORY ${generated_dir})
 
-# gRPC server reflection needs the descriptors of the services and of all files that they import.
-set(services ${protos})
-list(FILTER services INCLUDE REGEX "(_service|health|reflection)\\.proto$")
+# gRPC server reflection needs the descriptors of the services and of all files that they import, and the ops
+# DecodeProtoV2 and EncodeProto find message types in them.
 set(descriptors ${generated_dir}/descriptors)
 list(TRANSFORM protos PREPEND ${PROJECT_SOURCE_DIR}/proto/ OUTPUT_VARIABLE proto_paths)
 add_custom_command(
   OUTPUT ${descriptors}.c
   COMMAND ${PROTOC} -I ${PROJECT_SOURCE_DIR}/proto --include_imports
-          --descriptor_set_out=${descriptors}.bin ${services}
+          --descriptor_set_out=${descriptors}.bin ${protos}
   COMMAND ${CMAKE_COMMAND} -DIN=${descriptors}.bin -DOUT=${descriptors}.c -DNAME=pb_descriptors
           -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
   DEPENDS ${proto_paths} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake

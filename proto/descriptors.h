@@ -1,5 +1,5 @@
 /*
- * The descriptors of every .proto file that a gRPC service needs, as a serialized
+ * The descriptors of every .proto file of this folder, as a serialized
  * google.protobuf.FileDescriptorSet from protoc. protobuf-c's generated code does not contain them.
  * cmake/protobuf.cmake generates the array at build time.
  */

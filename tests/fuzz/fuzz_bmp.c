@@ -1,6 +1,6 @@
 /* Decodes a BMP file three times: with the file's own number of channels, with three, and with
  * four. */
-#include "tests/fuzz/image_codec.h"
+#include "tests/support/image_codec.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_IMAGE;
 

@@ -1,5 +1,5 @@
 /* Decodes a JPEG file. The last byte of the file also selects the decoder's options. */
-#include "tests/fuzz/image_codec.h"
+#include "tests/support/image_codec.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_IMAGE;
 

@@ -1,6 +1,6 @@
 /* Decodes a PNG file. The last byte of the file also selects the number of channels and the
  * depth. */
-#include "tests/fuzz/image_codec.h"
+#include "tests/support/image_codec.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_IMAGE;
 

@@ -1,5 +1,5 @@
 /* Decodes the first frame and then all frames of a WebP file. */
-#include "tests/fuzz/image_codec.h"
+#include "tests/support/image_codec.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_IMAGE;
 

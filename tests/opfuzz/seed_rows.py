@@ -412,3 +412,7 @@ for name in ("quint8", "qint8"):
 for name in ("float32", "float64", "float16", "bfloat16"):
     CASES += one_node("StochasticCastToInt", t(name, [3], [0.5, -1.25, 300]), t("uint64", [1], 7), t("uint64", [2], [3, 4]),
                       scalar("int32", 1), Tout="int8")
+SAMPLE = {"message_type": "tensorflow.NodeDef", "field_names": ["name", "input"], "descriptor_source": "local://"}
+CASES += one_node("DecodeProtoV2", s("\x0a\x01a\x1a\x01b\x1a\x02cd", ""), output_types=["string", "string"], message_format="binary",
+                  sanitize=False, **SAMPLE)
+CASES += one_node("EncodeProto", t("int32", [1, 2], [1, 2]), [t("string", [1, 1], ["a"]), t("string", [1, 2], ["b", "cd"])], **SAMPLE)

@@ -1,6 +1,7 @@
-"""Test cases for ops that decode and encode raw numbers, compressed strings, CSV records and tensors."""
+"""Test cases for ops that decode and encode raw numbers, compressed strings, CSV records, tensors and messages."""
 
 import gzip
+import itertools
 import zlib
 
 from spec import *
@@ -137,3 +138,167 @@ def parse(g, op):
     yield Case(s(m), out_type="int8")
     for bad in (b"\xff\xff", b"", b"\x08", b"\x08\x01\x12\x7f", m[:-1]):
         yield Case(s(bad).reshape(()), out_type="int8")
+
+
+# ---- messages of any type ----
+
+PROTO_TYPES = dict(double="float64", float="float32", int64="int64", uint64="uint64", int32="int32", fixed64="uint64", fixed32="uint32", bool="bool", string="string", message="string", bytes="string", uint32="uint32", enum="int32", sfixed32="int32", sfixed64="int64", sint32="int32", sint64="int64")
+DEFAULTS = dict(double="-1.5e3", float="inf", int64="-5", uint64=str(2**64 - 1), int32="41", fixed64="7", fixed32="8", bool="true", string="dflt é", bytes="\\001a\\\"\\n\\xff", uint32="9", enum="C", sfixed32="-3", sfixed64="-4", sint32="-6", sint64="-7")
+
+
+def descriptor_source(syntax="proto2"):
+    """Returns the source and the class of a message type that has singular, repeated, packed and defaulted fields of
+    every type."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    files = descriptor_pb2.FileDescriptorSet()
+    file = files.file.add(name="all.proto", package="p.q", syntax=syntax)
+    message = file.message_type.add(name="All")
+    values = file.enum_type.add(name="E")
+    for name, number in (("B", 0), ("A", 1), ("C", -2)):
+        values.value.add(name=name, number=number)
+    message.nested_type.add(name="Sub").field.add(name="a", number=1, type=5, label=1)
+    field = descriptor_pb2.FieldDescriptorProto
+    kinds = ("s", "r", "p", "d") if syntax == "proto2" else ("s", "r")
+    for k, (kind, name) in enumerate(itertools.product(kinds, PROTO_TYPES)):
+        if (kind == "p" and name in ("string", "bytes", "message")) or (kind == "d" and name == "message"):
+            continue
+        f = message.field.add(name=f"{kind}_{name}", number=1 + 37 * k % 200, type=getattr(field, "TYPE_" + name.upper()), label=1 if kind in "sd" else 3)
+        if kind == "p":
+            f.options.packed = True
+        if kind == "d":
+            f.default_value = DEFAULTS[name]
+        if name in ("message", "enum"):
+            f.type_name = ".p.q.All.Sub" if name == "message" else ".p.q.E"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return b"bytes://" + files.SerializeToString(), message_factory.GetMessageClass(pool.FindMessageTypeByName("p.q.All"))
+
+
+def proto_value(g, name):
+    t = PROTO_TYPES[name]
+    if name in ("string", "bytes", "message"):
+        return {"string": ["", "a", "é" * 40], "bytes": [b"", b"\xff\0", b"x" * 30]}[name][int(g.rng.integers(3))] if name != "message" else None
+    if name == "enum":
+        return int(g.rng.choice([0, 1, -2]))
+    if name == "bool":
+        return bool(g.rng.integers(2))
+    if t.startswith("float"):
+        return float(np.float32(g.rng.normal()))
+    info = np.iinfo(t)
+    return [0, 1, 127, 128, int(info.max), int(info.min)][int(g.rng.integers(6))]
+
+
+def proto_message(g, cls, most):
+    m = cls()
+    for f in cls.DESCRIPTOR.fields:
+        name = f.name[2:]
+        if g.rng.random() < 0.3:
+            continue
+        n = int(g.rng.integers(0, most)) if f.name[0] in "rp" else 1
+        for _ in range(n):
+            if name == "message":
+                (getattr(m, f.name).add() if f.name[0] == "r" else getattr(m, f.name)).a = int(g.rng.integers(300))
+            elif f.name[0] in "rp":
+                getattr(m, f.name).append(proto_value(g, name))
+            else:
+                setattr(m, f.name, proto_value(g, name))
+    return m.SerializeToString()
+
+
+def strings(values, shape=None):
+    out = np.empty(len(values), object)
+    out[:] = values
+    return out.reshape(shape if shape is not None else (len(values),))
+
+
+@spec("DecodeProtoV2")
+def decode_proto(g, op):
+    for syntax in ("proto2", "proto3"):
+        source, cls = descriptor_source(syntax)
+        names = [f.name for f in cls.DESCRIPTOR.fields]
+        how = lambda names, types=None: dict(message_type="p.q.All", field_names=list(names), output_types=types or [PROTO_TYPES[n[2:]] for n in names], descriptor_source=source)
+        for name in names:
+            yield Case(strings([proto_message(g, cls, 4) for _ in range(3)]), **how([name]))
+        for shape in ((), (1,), (2, 3), (1, 2, 1, 1)):
+            yield Case(strings([proto_message(g, cls, 5) for _ in range(int(np.prod(shape)))], shape), **how(names))
+            yield Case(strings([proto_message(g, cls, 3) for _ in range(int(np.prod(shape)))], shape), **how(g.rng.permutation(names)[:7]))
+        one = strings([proto_message(g, cls, 3), b""])
+        for name in names:
+            for t in ["float32", "float64", "int32", "int64", "uint32", "uint64", "bool", "string", "int8"] if name[0] == "s" else []:
+                yield Case(one, texts=True, **how([name], [t]))
+    source, cls = descriptor_source()
+    how = lambda names, **more: {**dict(message_type="p.q.All", field_names=list(names), output_types=[PROTO_TYPES[n[2:]] for n in names], descriptor_source=source), **more}
+    one = strings([proto_message(g, cls, 3)])
+    number = {f.name: f.number for f in cls.DESCRIPTOR.fields}
+    tag = lambda name, wire: varint(number[name] << 3 | wire)
+    chosen = ["s_int32", "r_int32", "p_int32", "s_double", "p_double", "s_string", "s_bool"]
+    for name in chosen:
+        for wire, body in itertools.product(range(8), (b"", b"\x05", b"\x80", b"\x02\x01\x02", b"\x02\x01\x80", b"\x03ab", b"\x08" + bytes(8), b"\x10" + bytes(16), bytes(8), bytes(4), bytes(16))):
+            yield Case(strings([tag(name, wire) + body]), texts=True, **how(chosen))
+    for body in (b"\xff", b"\0", b"\0\1", b"\x03", b"\x04", b"\xfa\xff\xff\xff\x0f\x01a", b"\xfa\xff\xff\xff\x7f\x01a", b"\x83\x7d\x84\x7d", b"\x83\x7d\x0b\x08\x01\x0c\x84\x7d", b"\x83\x7d\x84\x7e", b"\x83\x7d", b"\x80\x7d\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x80\x7d\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x82\x7d\xff\xff\xff\xff\x0f"):
+        yield Case(strings([body]), texts=True, **how(chosen))
+        yield Case(strings([tag("s_int32", 0) + b"\x07" + body]), texts=True, **how(chosen))
+    for depth in (90, 99, 100, 101, 110):
+        yield Case(strings([b"\x0b" * depth + b"\x0c" * depth]), texts=True, **how(["r_bool"]))
+    yield Case(strings([tag("s_int32", 0) + b"\x07" + tag("s_int32", 0) + b"\x08" + tag("s_string", 2) + b"\1a" + tag("s_string", 2) + b"\1b" + tag("r_int32", 0) + b"\1" + tag("r_int32", 2) + b"\2\2\3" + tag("p_int32", 0) + b"\4"]), **how(chosen))
+    varints = ["s_int32", "s_int64", "s_uint32", "s_sint32", "s_sint64", "s_bool", "s_enum"]
+    for value in (b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x80\x80\x80\x80\x10", b"\x80\0"):
+        yield Case(strings([b"".join(tag(n, 0) + value for n in varints)]), **how(varints))
+    yield Case(one, **how(["p_int32", "p_int32", "s_bool"]))
+    yield Case(one, **how([]))
+    yield Case(one[:0], texts=True, **how(["p_int32"]))
+    yield Case(one[0], **how(["p_int32"]))
+    for more in (dict(field_names=["nope"]), dict(field_names=["s_int32", "r_int32"]), dict(message_type="p.q.X"), dict(message_type=".p.q.All"), dict(message_type="p.q.E"), dict(message_type=""), dict(message_type="p.q"), dict(message_format="json"), dict(message_format=""), dict(descriptor_source=b"local://"), dict(descriptor_source=b""), dict(descriptor_source=b"bytes://"), dict(descriptor_source=b"bytes"), dict(descriptor_source=b"local:/x"), dict(message_type="p.q.All.Sub", field_names=["a"])):
+        yield Case(one, texts=True, **how(["s_int32"], **more))
+    local = lambda message, names, types: dict(message_type=message, field_names=names, output_types=types)
+    yield Case(strings([b"\x0a\x08\0\0\x80?\0\0\0@", b""]), **local("tensorflow.FloatList", ["value"], ["float32"]))
+    yield Case(strings([b"\x0a\x03abc\x12\x02op", b""]), **local("tensorflow.NodeDef", ["name", "op", "input"], ["string"] * 3))
+    yield Case(strings([b"\x0a\x03abc\x0a\x00", b""]), **local("tensorflow.BytesList", ["value"], ["string"]))
+    yield Case(strings([b"\x08\x01\x12\x02\x12\x00"]), **local("tensorflow.TensorProto", ["dtype", "tensor_shape", "half_val"], ["int32", "string", "int32"]))
+
+
+def varint(v):
+    out = b""
+    while v > 127:
+        out += bytes([v & 127 | 128])
+        v >>= 7
+    return out + bytes([v])
+
+
+@spec("EncodeProto")
+def encode_proto(g, op):
+    def values(name, shape):
+        t = PROTO_TYPES[name[2:]]
+        if t == "string":
+            return strings([bytes(g.rng.bytes(int(g.rng.integers(40)))) for _ in range(int(np.prod(shape)))], shape)
+        return g.values(t, shape) if t != "bool" else g.rng.integers(0, 2, shape).astype(bool)
+
+    for syntax in ("proto2", "proto3"):
+        source, cls = descriptor_source(syntax)
+        how = lambda names, source=source: dict(message_type="p.q.All", field_names=list(names), descriptor_source=source)
+        names = [f.name for f in cls.DESCRIPTOR.fields]
+        for name in names:
+            # TensorFlow writes a wrong length for a packed field of a negative size.
+            yield Case(np.int32([[0], [1], [3], [0 if name[0] == "p" or syntax == "proto3" else -1]]), [values(name, (4, 3))], **how([name]))
+            for t in ["float32", "float64", "int32", "int64", "uint32", "uint64", "bool", "string"] if name[0] == "s" else []:
+                yield Case(np.int32([[1]]), [strings([b"ab"], (1, 1)) if t == "string" else np.ones((1, 1), t)], texts=True, **how([name]))
+        for batch in ((1,), (2, 3), (0,), (1, 1, 2)):
+            picked = list(g.rng.permutation(names)[:9])
+            yield Case(g.rng.integers(0, 3, batch + (9,)).astype("int32"), [values(n, batch + (2 + k % 2,)) for k, n in enumerate(picked)], **how(picked))
+    source, _ = descriptor_source()
+    how = lambda names, **more: {**dict(message_type="p.q.All", field_names=list(names), descriptor_source=source), **more}
+    x = np.int32([[5, 6]])
+    bad = [([[3]], [x]), (1, [x]), ([1], [x]), ([[1, 1]], [x]), ([[1]], [x[0]]), ([[1]], [x[0, 0]]), ([[1]], [np.int32([[5], [6]])]), ([[[1]]], [x]), ([[1], [1]], [x])]
+    for sizes, inputs in bad:
+        yield Case(np.int32(sizes), inputs, texts=True, **how(["r_int32"]))
+    for other in (x[0], x[None], np.int32([[1], [2]]), np.zeros((0, 2), "int32")):
+        yield Case(np.int32([[1, 1]]), [x, other], texts=True, **how(["r_int32", "p_int32"]))
+    yield Case(np.int32([[1, 2]]), [x, x], **how(["p_int32", "p_int32"]))
+    yield Case(np.int32([[2, 2]]), [x, x], **how(["s_int32", "s_int32"]))
+    yield Case(np.int32([[1]]), [np.zeros((1, 0), "int32")], texts=True, **how(["s_int32"]))
+    yield Case(np.int32([[0]]), [np.zeros((1, 0), "int32")], **how(["s_int32"]))
+    yield Case(np.int32([[1]]), [x, x], texts=True, **how(["s_int32"]))
+    for more in (dict(field_names=["nope"]), dict(message_type="p.q.X"), dict(descriptor_source=b"local://"), dict(descriptor_source=b"bytes://"), dict(descriptor_source=b"x")):
+        yield Case(np.int32([[1]]), [x], texts=True, **how(["s_int32"], **more))
+    yield Case(np.int32([[2], [1]]), [np.float32([[1, 2], [3, 4]])], message_type="tensorflow.FloatList", field_names=["value"])

@@ -5,8 +5,8 @@
  *
  * Threads: a fuzz target has only one thread.
  */
-#ifndef TESTS_FUZZ_IMAGE_CODEC_H
-#define TESTS_FUZZ_IMAGE_CODEC_H
+#ifndef TESTS_SUPPORT_IMAGE_CODEC_H
+#define TESTS_SUPPORT_IMAGE_CODEC_H
 
 #include <stdlib.h>
 

@@ -1,0 +1,178 @@
+#include "kernels/parsing/message_scan.h"
+
+#include "kernels/parsing/wire_example.h"
+
+enum { START_GROUP = 3, END_GROUP = 4, MAX_DEPTH = 100 };
+
+static bool skip_bytes(struct kn_wire *w, uint64_t n)
+{
+    if (n > kn_wire_left(w))
+        return false;
+    w->p += n;
+    return true;
+}
+
+/* Skips the value of a field that is not a group. */
+static bool skip_value(struct kn_wire *w, uint64_t tag)
+{
+    uint64_t v;
+
+    switch (tag & 7) {
+    case KN_VARINT:
+        return kn_wire_varint(w, &v);
+    case KN_FIXED64:
+        return skip_bytes(w, 8);
+    case KN_BYTES:
+        return kn_wire_varint(w, &v) && v <= INT32_MAX && skip_bytes(w, v);
+    case KN_FIXED32:
+        return skip_bytes(w, 4);
+    default:
+        return false;
+    }
+}
+
+static bool read_tag(struct kn_wire *w, uint64_t *tag)
+{
+    return kn_wire_varint(w, tag) && *tag <= UINT32_MAX && *tag >> 3 != 0;
+}
+
+/* Skips the value of the field with this tag, including all fields of a group and its end. Sets
+ * *content to the bytes of a group before its end. */
+static bool skip_field(struct kn_wire *w, uint64_t tag, struct rt_span *content)
+{
+    uint64_t open[MAX_DEPTH];
+    int depth = 0;
+    const uint8_t *start = w->p;
+
+    if (tag >> 3 == 0)
+        return false;
+    if ((tag & 7) != START_GROUP)
+        return skip_value(w, tag);
+    open[depth++] = tag >> 3;
+    while (depth) {
+        const uint8_t *before = w->p;
+        if (!read_tag(w, &tag))
+            return false;
+        if ((tag & 7) == END_GROUP) {
+            if (open[--depth] != tag >> 3)
+                return false;
+            *content = rt_span_of(start, (size_t)(before - start));
+        } else if ((tag & 7) == START_GROUP) {
+            if (depth == MAX_DEPTH)
+                return false;
+            open[depth++] = tag >> 3;
+        } else if (!skip_value(w, tag)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum rt_status data_loss(struct rt_run *r, const char *text)
+{
+    return rt_fail(r->err, RT_DATA_LOSS, "%s", text);
+}
+
+/* Sets e->n to the number of elements of a packed field. */
+static enum rt_status count_packed(struct rt_run *r, enum kn_field_type type, struct kn_elements *e)
+{
+    const size_t size = kn_field_bytes(type);
+    struct kn_wire w = kn_wire_of(e->bytes);
+    uint64_t v;
+
+    if (size && e->bytes.n % size != 0)
+        return rt_fail(r->err, RT_DATA_LOSS, "Illegal data length for packed fixed-size type: %zu",
+                       e->bytes.n);
+    for (e->n = (int64_t)(size ? e->bytes.n / size : 0); !size && kn_wire_left(&w); e->n++)
+        if (!kn_wire_varint(&w, &v))
+            return data_loss(r, "Corrupt packed varint");
+    return RT_OK;
+}
+
+/* Reads the packed elements of a field, from their length on. */
+static enum rt_status read_packed(struct rt_run *r, enum kn_field_type type, struct kn_wire *w,
+                                  struct kn_elements *e)
+{
+    uint32_t length;
+
+    if (!kn_wire_length(w, &length))
+        return data_loss(r, "CollectField: Failed reading packed size");
+    if (length > INT32_MAX || length > kn_wire_left(w))
+        return data_loss(r, "ReadPackedValues: Skipping packed field failed");
+    e->bytes = rt_span_of(w->p, length);
+    e->is_packed = true;
+    w->p += length;
+    return count_packed(r, type, e);
+}
+
+/* Reads the field with this tag, which the node names. A field of another wire type than the
+ * descriptor's is skipped. */
+static enum rt_status read_field(struct rt_run *r, enum kn_field_type type, uint64_t tag,
+                                 struct kn_wire *w, struct kn_elements *e)
+{
+    const uint64_t wire_type = (uint64_t)kn_field_wire_type(type), found = tag & 7;
+    struct kn_wire value = *w;
+    uint32_t length;
+
+    if (found == KN_BYTES && wire_type != KN_BYTES && wire_type != START_GROUP)
+        return read_packed(r, type, w, e);
+    if (!skip_field(w, tag, &e->bytes))
+        return data_loss(r, found == wire_type ? "ReadValue: Failed skipping field when counting"
+                                               : "CollectField: Failed skipping malformed field");
+    if (found != wire_type)
+        return RT_OK;
+    e->n = 1;
+    if (wire_type == KN_BYTES && kn_wire_length(&value, &length))
+        e->bytes = rt_span_of(value.p, length);
+    else if (wire_type != START_GROUP)
+        e->bytes = rt_span_of(value.p, (size_t)(w->p - value.p));
+    return RT_OK;
+}
+
+enum rt_status kn_scan_message(struct rt_run *r, const struct kn_proto_fields *f,
+                               struct rt_span message, const struct kn_scan *scan)
+{
+    struct kn_wire w = kn_wire_of(message);
+    uint64_t tag;
+
+    while (kn_wire_left(&w)) {
+        struct kn_elements e = {0};
+        const uint8_t *start = w.p;
+        /* As in TensorFlow, a tag has at most 5 bytes, and its low 32 bits count. */
+        const bool has_tag = kn_wire_varint(&w, &tag) && w.p - start <= 5;
+        tag = has_tag ? (uint32_t)tag : 0;
+        if (tag == 0 || (tag & 7) == END_GROUP)
+            return data_loss(r, "CountFields: Failed to consume entire buffer");
+        const int index = kn_proto_field(f, (uint32_t)(tag >> 3));
+        enum rt_status st = RT_OK;
+        if (index >= 0)
+            st = read_field(r, f->field[index].type, tag, &w, &e);
+        else if (!skip_field(&w, tag, &e.bytes))
+            st = data_loss(r, "Failed skipping unrequested field");
+        if (!st && index >= 0)
+            st = scan->visit(scan->arg, index, &e);
+        if (!st)
+            st = rt_run_spend(r, &r->left, 8 + (w.p - start));
+        if (st)
+            return st;
+    }
+    return RT_OK;
+}
+
+bool kn_elements_next(enum kn_field_type type, struct kn_elements *e, uint64_t *bits)
+{
+    const size_t size = kn_field_bytes(type);
+    struct kn_wire w = kn_wire_of(e->bytes);
+
+    *bits = 0;
+    if (size) {
+        if (e->bytes.n < size)
+            return false;
+        memcpy(bits, w.p, size); /* protobuf and the processor are both little-endian */
+        w.p += size;
+    } else if (!kn_wire_varint(&w, bits)) {
+        return false;
+    }
+    e->bytes = rt_span_of(w.p, kn_wire_left(&w));
+    return true;
+}

@@ -1,0 +1,70 @@
+/*
+ * Fields of message types that a serialized google.protobuf.FileDescriptorSet describes, for
+ * DecodeProtoV2 and EncodeProto.
+ *
+ * The set may be any sequence of bytes. Threads: the functions are pure.
+ */
+#ifndef KN_PARSING_MESSAGE_TYPE_H
+#define KN_PARSING_MESSAGE_TYPE_H
+
+#include "runtime/base/span.h"
+#include "runtime/core/types.h"
+
+/* The values of google.protobuf.FieldDescriptorProto.Type. */
+enum kn_field_type {
+    KN_F_DOUBLE = 1,
+    KN_F_FLOAT,
+    KN_F_INT64,
+    KN_F_UINT64,
+    KN_F_INT32,
+    KN_F_FIXED64,
+    KN_F_FIXED32,
+    KN_F_BOOL,
+    KN_F_STRING,
+    KN_F_GROUP,
+    KN_F_MESSAGE,
+    KN_F_BYTES,
+    KN_F_UINT32,
+    KN_F_ENUM,
+    KN_F_SFIXED32,
+    KN_F_SFIXED64,
+    KN_F_SINT32,
+    KN_F_SINT64,
+};
+
+struct kn_message_field {
+    uint32_t number;
+    enum kn_field_type type;
+    bool is_repeated, is_packed;
+    /* The default of a number, as bits in the form that kn_field_put takes. */
+    uint64_t number_default;
+    /* The default of a string. In the default of a field of type KN_F_BYTES, bytes are escaped as
+     * in C. */
+    struct rt_span text_default;
+};
+
+/* Returns whether the set describes a message type with this full name. */
+bool kn_message_type(struct rt_span set, struct rt_span message);
+/* Finds a field by the full name of its message type and its own name. The time is proportional to
+ * the size of the set. */
+bool kn_message_field(struct rt_span set, struct rt_span message, struct rt_span name,
+                      struct kn_message_field *out);
+/* Undoes C escapes. `to` has as many bytes as `text`. Returns the number of bytes written. */
+size_t kn_unescape(struct rt_span text, char *to);
+
+/* Returns the wire type of an element, as in the low 3 bits of its tag. */
+int kn_field_wire_type(enum kn_field_type type);
+/* Returns the number of bytes of an element on the wire, or 0 if elements differ in size. */
+size_t kn_field_bytes(enum kn_field_type type);
+/* Returns whether tensors of this type may hold the elements of a field. */
+bool kn_field_accepts(enum kn_field_type type, enum rt_dtype dtype);
+const char *kn_field_type_name(enum kn_field_type type);
+/* Returns the name of the type without its form on the wire: "int32" for KN_F_SINT32. */
+const char *kn_field_number_name(enum kn_field_type type);
+/* Converts a number from its bits on the wire to a tensor's element at `to`. The bits of a type
+ * with a fixed size are the low bytes of `bits`. */
+void kn_field_put(enum kn_field_type type, uint64_t bits, enum rt_dtype dtype, void *to);
+/* Converts a tensor's element to its bits on the wire. */
+uint64_t kn_field_take(enum kn_field_type type, enum rt_dtype dtype, const void *from);
+
+#endif
