@@ -27,10 +27,10 @@ static int64_t promised_to(const struct rt_device_budget *b, uint64_t load) RT_R
     return bytes;
 }
 
-/* Returns how many bytes are neither used nor reserved. */
-static int64_t unreserved_bytes(struct rt_device *d) RT_REQUIRES(d->budget->reserving)
+/* Returns how many bytes of the device, which has the budget, are neither used nor reserved. */
+static int64_t unreserved_bytes(struct rt_device *d, struct rt_device_budget *b)
+    RT_REQUIRES(b->reserving)
 {
-    struct rt_device_budget *b = d->budget;
     int64_t reserved, used, left;
     bool has_changed = true;
     for (int k = 0; k < MOST_TRIES && has_changed; k++) {
@@ -58,7 +58,7 @@ enum rt_status rt_device_reserve(struct rt_device *d, struct rt_device_claim *c,
 {
     struct rt_device_budget *b = d->budget;
     rt_mutex_lock(&b->reserving);
-    const int64_t left = unreserved_bytes(d);
+    const int64_t left = unreserved_bytes(d, b);
     rt_mutex_lock(&b->mu);
     const int64_t promised = least(promised_to(b, load), bytes), now = bytes - promised;
     const int64_t reserved = reserved_bytes(b);
@@ -90,7 +90,7 @@ bool rt_device_claim_is_complete(struct rt_device *d, struct rt_device_claim *c)
     if (is_complete)
         return true;
     rt_mutex_lock(&b->reserving);
-    const int64_t left = unreserved_bytes(d);
+    const int64_t left = unreserved_bytes(d, b);
     rt_mutex_lock(&b->mu);
     is_complete = c->missing <= left;
     if (is_complete) {
