@@ -1,7 +1,10 @@
 /*
  * The ops Cast and Bitcast. Cast converts between all pairs of types. As in TensorFlow, a float
- * outside the range of the integer type is converted as x86's vector instructions convert it. The
- * result is the minimum integer or, for types narrower than 32 bits, the low bits of an int32.
+ * outside the range of the integer type is converted as x86's instructions convert it. The result
+ * is the minimum integer or, for types narrower than 32 bits, the low bits of an int32.
+ *
+ * Some types have other rules for whole vectors, as in TensorFlow. The elements of whole vectors
+ * saturate, and only those that remain at the end of the tensor wrap around.
  */
 #include "kernels/array/array.h"
 #include "kernels/math/elementwise.h"
@@ -31,17 +34,15 @@ static inline int64_t i64_of_int(int64_t x)
 {
     return x;
 }
-/* Values above half of the unsigned range are converted through `x - 2^31`, or `x - 2^63` for
- * u64. */
 static inline uint32_t u32_of_double(double x)
 {
-    const uint32_t low = (uint32_t)i32_of_double(x), high = (uint32_t)i32_of_double(x - 0x1p31);
-    return low | (high & (0 - (low >> 31)));
+    return (uint32_t)i64_of_double(x);
 }
 static inline uint32_t u32_of_int(int64_t x)
 {
     return (uint32_t)x;
 }
+/* Values above half of the unsigned range are converted through `x - 2^63`. */
 static inline uint64_t u64_of_double(double x)
 {
     const uint64_t low = (uint64_t)i64_of_double(x), high = (uint64_t)i64_of_double(x - 0x1p63);
@@ -73,22 +74,69 @@ static inline uint64_t u64_of_int(int64_t x)
 #define TO_RT_C64(x)  ((float _Complex)(float)(x))
 #define TO_RT_C128(x) ((double _Complex)(double)(x))
 
+/* ---- to integers, by whole vectors ---- */
+
+/*
+ * Returns x between `least` and `most`, without its fraction, and `least` for a NaN and from `end`
+ * on. `least` is negative, -0.0 for instance. The bits of floats are compared as integers, because
+ * these comparisons are the cheapest ones of a vector. As unsigned integers, the bits of negative
+ * numbers exceed those of positive numbers, and a larger magnitude has larger bits.
+ */
+static inline int32_t saturated_float(float x, float least, float most, float end)
+{
+    const uint32_t low = kn_float_bits(least), u = kn_float_bits(x), v = u > low ? low : u;
+    const int32_t high = (int32_t)kn_float_bits(most), w = (int32_t)v > high ? high : (int32_t)v;
+    const bool is_over = (int32_t)u >= (int32_t)kn_float_bits(end);
+    return (int32_t)kn_bits_float(is_over ? low : (uint32_t)w);
+}
+static inline int32_t saturated_double(double x, double least, double most, double end)
+{
+    const int32_t low = (int32_t)least, high = (int32_t)most, last = (int32_t)(end - 1);
+    const int32_t i = i32_of_double(x), j = i < low || i > last ? low : i;
+    return j > high ? high : j;
+}
+/* Values above half of the range are converted through `x - 2^31`. */
+static inline uint32_t vector_u32(double x)
+{
+    const uint32_t low = (uint32_t)i32_of_double(x), high = (uint32_t)i32_of_double(x - 0x1p31);
+    return low | (high & (0 - (low >> 31)));
+}
+
+#define SATURATED(x, least, most, end)                                                             \
+    _Generic((x), float : saturated_float, double : saturated_double)(x, least, most, end)
+#define VECTOR_RT_I8(x)  ((int8_t)SATURATED(x, INT8_MIN, INT8_MAX, 0x1p31f))
+#define VECTOR_RT_I16(x) ((int16_t)SATURATED(x, INT16_MIN, INT16_MAX, 0x1p31f))
+#define VECTOR_RT_U8(x)  ((uint8_t)SATURATED(x, -0.0f, UINT8_MAX, 0x1p31f))
+#define VECTOR_RT_U16(x) ((uint16_t)SATURATED(x, -0.0f, UINT16_MAX, 0x1p31f))
+#define VECTOR_RT_U32(x) vector_u32(x)
+/* Two instructions narrow the vector, to u16 and then to u8. The second one takes u16 for i16. */
+#define PACKED_RT_U8(x) ((uint8_t)SATURATED(x, -0.0f, UINT8_MAX, 0x1p15f))
+
 /* Only the real part of a complex number is converted, unless the destination is complex too. */
 #define FROM_RT_C64(x)  __real__(x)
 #define FROM_RT_C128(x) __real__(x)
 
 /* ---- the table: entry [from][to] ---- */
 
-#define CAST_ROW(FAST, FROM, S, TO, D, C, GET, PUT)                                                \
+/* Defines a loop that converts whole vectors of WIDTH elements by VECTOR, and the rest by PUT. Rows
+ * begin at multiples of WIDTH in the tensor, and only the last one ends elsewhere. */
+#define CAST_VECTORS(FAST, FROM, S, TO, D, C, GET, PUT, WIDTH, VECTOR)                             \
     FAST static void FROM##_to_##TO(void *dst, const void *src, int64_t n)                         \
     {                                                                                              \
         D *d = dst;                                                                                \
         const S *s = src;                                                                          \
-        for (int64_t i = 0; i < n; i++) {                                                          \
+        const int64_t whole = n - n % (WIDTH);                                                     \
+        for (int64_t i = 0; i < whole; i++) {                                                      \
+            const C x = GET(s[i]);                                                                 \
+            d[i] = VECTOR(x);                                                                      \
+        }                                                                                          \
+        for (int64_t i = whole; i < n; i++) {                                                      \
             const C x = GET(s[i]);                                                                 \
             d[i] = PUT(x);                                                                         \
         }                                                                                          \
     }
+#define CAST_ROW(FAST, FROM, S, TO, D, C, GET, PUT)                                                \
+    CAST_VECTORS(FAST, FROM, S, TO, D, C, GET, PUT, 1, PUT)
 
 /* The types that models most often convert from have loops for several instruction sets. */
 #define TO_FROM(TO, D, FROM, S) CAST_ROW(, FROM, S, TO, D, KN_C(FROM), KN_GET_##FROM, TO_##TO)
@@ -97,7 +145,6 @@ static inline uint64_t u64_of_int(int64_t x)
 #define TO_FROM_C64(TO, D, FROM, S)  CAST_ROW(, FROM, S, TO, D, float, FROM_RT_C64, TO_##TO)
 #define TO_FROM_C128(TO, D, FROM, S) CAST_ROW(, FROM, S, TO, D, double, FROM_RT_C128, TO_##TO)
 #define KN_FOR_CAST(M, ...)          KN_FOR_NUMBERS(M, __VA_ARGS__) KN_FOR_BOOL(M, __VA_ARGS__)
-#define KN_FOR_CAST_REAL(M, ...)     KN_FOR_REALS(M, __VA_ARGS__) KN_FOR_BOOL(M, __VA_ARGS__)
 KN_FOR_CAST(TO_FROM, RT_I8, int8_t)
 KN_FOR_CAST(TO_FROM, RT_I16, int16_t)
 KN_FOR_CAST(TO_FROM_FAST, RT_I32, int32_t)
@@ -106,13 +153,55 @@ KN_FOR_CAST(TO_FROM_FAST, RT_U8, uint8_t)
 KN_FOR_CAST(TO_FROM, RT_U16, uint16_t)
 KN_FOR_CAST(TO_FROM, RT_U32, uint32_t)
 KN_FOR_CAST(TO_FROM, RT_U64, uint64_t)
-KN_FOR_CAST(TO_FROM_FAST, RT_F32, float)
-KN_FOR_CAST(TO_FROM, RT_F64, double)
-KN_FOR_CAST(TO_FROM_FAST, RT_F16, struct kn_half)
-KN_FOR_CAST(TO_FROM_FAST, RT_BF16, struct kn_bfloat)
 KN_FOR_CAST(TO_FROM, RT_BOOL, bool)
-KN_FOR_CAST_REAL(TO_FROM_C64, RT_C64, float _Complex)
-KN_FOR_CAST_REAL(TO_FROM_C128, RT_C128, double _Complex)
+
+/* Like kn_from_f16, but gives 0 for a subnormal number, as all conversions to integers do. Loops
+ * over this function vectorise without arithmetic on floats. */
+static inline float normal_of_f16(struct kn_half h)
+{
+    const uint32_t sign = (uint32_t)(h.bits & 0x8000) << 16, rest = h.bits & 0x7fff;
+    const uint32_t normal = (rest << 13) + ((127 - 15) << 23);
+    const uint32_t special = (rest << 13) | 0x7f800000;
+    const uint32_t u = rest < 0x0400 ? 0 : rest < 0x7c00 ? normal : special;
+    return kn_bits_float(u | sign);
+}
+
+/* The widths of vectors and the kinds of saturation are those of TensorFlow 2.21 for x86-64. */
+#define NARROW(FAST, FROM, S, C, GET, WIDTH, U8)                                                   \
+    CAST_VECTORS(FAST, FROM, S, RT_I8, int8_t, C, GET, TO_RT_I8, WIDTH, VECTOR_RT_I8)              \
+    CAST_VECTORS(FAST, FROM, S, RT_I16, int16_t, C, GET, TO_RT_I16, WIDTH, VECTOR_RT_I16)          \
+    CAST_VECTORS(FAST, FROM, S, RT_U8, uint8_t, C, GET, TO_RT_U8, WIDTH, U8)                       \
+    CAST_VECTORS(FAST, FROM, S, RT_U16, uint16_t, C, GET, TO_RT_U16, WIDTH, VECTOR_RT_U16)
+#define U32_BY_8(FAST, FROM, S, C, GET)                                                            \
+    CAST_VECTORS(FAST, FROM, S, RT_U32, uint32_t, C, GET, TO_RT_U32, 8, VECTOR_RT_U32)
+#define KN_FOR_NARROW(M, ...)                                                                      \
+    M(RT_I8, int8_t, __VA_ARGS__)                                                                  \
+    M(RT_I16, int16_t, __VA_ARGS__)                                                                \
+    M(RT_U8, uint8_t, __VA_ARGS__)                                                                 \
+    M(RT_U16, uint16_t, __VA_ARGS__)
+#define KN_FOR_WIDE_INTS(M, ...)                                                                   \
+    KN_FOR_I32_I64(M, __VA_ARGS__) M(RT_U64, uint64_t, __VA_ARGS__) KN_FOR_BOOL(M, __VA_ARGS__)
+#define KN_FOR_OTHERS(M, ...) KN_FOR_WIDE_INTS(M, __VA_ARGS__) KN_FOR_FLOATS_COMPLEX(M, __VA_ARGS__)
+NARROW(KN_CLONES, RT_F32, float, float, , 32, VECTOR_RT_U8)
+U32_BY_8(KN_CLONES, RT_F32, float, float, )
+KN_FOR_OTHERS(TO_FROM_FAST, RT_F32, float)
+NARROW(KN_CLONES, RT_F64, double, double, , 16, PACKED_RT_U8)
+U32_BY_8(, RT_F64, double, double, )
+KN_FOR_OTHERS(TO_FROM, RT_F64, double)
+NARROW(KN_CLONES, RT_F16, struct kn_half, float, normal_of_f16, 16, PACKED_RT_U8)
+U32_BY_8(KN_CLONES, RT_F16, struct kn_half, float, normal_of_f16)
+KN_FOR_OTHERS(TO_FROM_FAST, RT_F16, struct kn_half)
+NARROW(KN_CLONES, RT_BF16, struct kn_bfloat, float, kn_from_bf16, 8, VECTOR_RT_U8)
+U32_BY_8(KN_CLONES, RT_BF16, struct kn_bfloat, float, kn_from_bf16)
+KN_FOR_OTHERS(TO_FROM_FAST, RT_BF16, struct kn_bfloat)
+KN_FOR_NARROW(TO_FROM_C64, RT_C64, float _Complex)
+U32_BY_8(, RT_C64, float _Complex, float, FROM_RT_C64)
+KN_FOR_WIDE_INTS(TO_FROM_C64, RT_C64, float _Complex)
+KN_FOR_FLOATS(TO_FROM_C64, RT_C64, float _Complex)
+NARROW(KN_CLONES, RT_C128, double _Complex, double, FROM_RT_C128, 16, PACKED_RT_U8)
+TO_FROM_C128(RT_U32, uint32_t, RT_C128, double _Complex)
+KN_FOR_WIDE_INTS(TO_FROM_C128, RT_C128, double _Complex)
+KN_FOR_FLOATS(TO_FROM_C128, RT_C128, double _Complex)
 #define COMPLEX_F(x) ((float _Complex)(x))
 #define COMPLEX_D(x) ((double _Complex)(x))
 CAST_ROW(, RT_C64, float _Complex, RT_C64, float _Complex, float _Complex, , COMPLEX_F)

@@ -337,3 +337,19 @@ def fused_pad_conv(g, op):
     yield case(image, x((2, 3, 2, 0)), both)
     for size in [(0, 7), (-1, 7), (7, 0)] if resizes else []:
         yield case(image, weights, NO_PADS, size)
+
+
+# ---- images cast back to integers ----
+
+
+@spec("Cast")
+def cast_of_images(g, op):
+    for dtype in FLOATS + COMPLEX:
+        with np.errstate(over="ignore"):
+            x = np.resize([np.nan, np.inf, -np.inf, -0.9, -1, 127.9, 128, 255.9, 256, -300, 33000, 65536, -70000, 1e6, 5e9, -5e9, 2e19], 123)
+            x = x.astype(dtype_of(dtype))
+
+        def build(tf, x):
+            return [tf.raw_ops.Cast(x=x, DstT=tf.as_dtype(target)) for target in INTS]
+
+        yield Graph(build, x, name=f"Cast {dtype} beyond the limits of integers")

@@ -1,5 +1,7 @@
 """Test cases for element-wise ops (kernels/math)."""
 
+import itertools
+
 from spec import *
 
 FLOATS_COMPLEX = FLOATS + COMPLEX
@@ -299,6 +301,10 @@ def leaky_relu(g, op):
 # ---- casts, selection, running sums, checks ----
 
 CASTS = NUMBERS + ["bool"]
+OUTSIDE = np.array([np.nan, np.inf, -np.inf, 2.0**31, 2.0**32, 3e9, 5e9, -5e9, 1e19, 2e19, -1e19, 3e38, -3e38, -0.9, -1, -2.5,
+                    -128.9, -129, 127.9, 128, 255.9, 256, 300.7, -300.7, 32767, 32768, -32768, -32769, 33000, 65535, 65536,
+                    70000, -70000, 1e6, -1e6, 2147483520, -2147483648])
+OUTSIDE_LENGTHS = (1, 7, 8, 15, 16, 31, 32, 50, 127, 200, 1001)
 
 
 @spec("Cast")
@@ -306,8 +312,6 @@ def cast(g, op):
     for source in CASTS:
         for target in CASTS:
             for shape in [(), (0,), (70,), (2, 3)]:
-                # When a Cast converts values outside the target type's range, TensorFlow's result depends on the
-                # element's position.
                 outside = source in FLOATS + COMPLEX and target in INTS
                 lo, hi = (0 if target in UNSIGNED else -100, 100) if outside else (None, None)
                 x = g.values(source, shape, lo=lo, hi=hi, special=not outside)
@@ -320,6 +324,12 @@ def cast(g, op):
         x = np.array([np.nan, np.inf, -np.inf, 3e9, -3e9, 1e20, -1e20, 300.7, -300.7, 70000, 2147483648, -2147483648])
         yield Case(x, DstT=target)
         yield Case(x.astype("float32"), DstT=target)
+    # Outside the target type's range, the elements of whole vectors and those after them are converted by other rules.
+    for source, n in itertools.product(FLOATS + COMPLEX, OUTSIDE_LENGTHS):
+        with np.errstate(over="ignore"):
+            x = np.resize(OUTSIDE, n).astype(dtype_of(source))
+        for target in INTS:
+            yield Case(x, DstT=target)
     yield Case(g.values("string", (3,)), DstT="string")
     yield Case(g.values("string", (3,)), DstT="int32")
 

@@ -607,6 +607,8 @@ def cast(g, op):
         yield Case(g.values(dtype, (37,)), DstT=other)
         if other not in COMPLEX:
             yield Case(g.values(other, (37,), lo=0, hi=100, special=False), DstT=dtype)
+        if other in FLOATS:
+            yield Case(g.values(other, (63,), lo=-40000, hi=80000, special=False), DstT=dtype)
     for a, b in itertools.product(QUANTISED, QUANTISED):
         yield Case(g.values(a, (37,)), DstT=b)
 
