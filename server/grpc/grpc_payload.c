@@ -262,20 +262,29 @@ static bool cursor_of_inflated(struct srv_call *c, struct srv_cursor *out)
     return slice;
 }
 
-/* Inflates up to PEEK_BYTES bytes of the first slice of a compressed message. */
+/* Inflates up to PEEK_BYTES bytes of a compressed message. Reads at most twice as many, because the
+ * blocks of a hostile message may yield nothing. */
 static struct srv_cursor peek_inflated(struct srv_call *c)
 {
     const grpc_slice_buffer *b = &c->payload->data.raw.slice_buffer;
     struct rt_span *out = rt_arena_alloc(c->arena, sizeof *out);
     unsigned char *to = rt_arena_alloc(c->arena, PEEK_BYTES);
     z_stream z = {.next_out = to, .avail_out = PEEK_BYTES};
+    size_t left = 2 * PEEK_BYTES;
+    int rc = Z_OK;
 
-    if (!out || !to || !b->count || inflateInit2(&z, 15 + 32) != Z_OK)
+    if (!out || !to || inflateInit2(&z, 15 + 32) != Z_OK)
         return srv_cursor_of(NULL, 0);
-    const struct rt_span in = slice_at(b, 0);
-    z.next_in = in.p;
-    z.avail_in = (unsigned)least(in.n, STEP_IN_BYTES);
-    inflate(&z, Z_NO_FLUSH); /* of a broken message, the bytes before the error are used */
+    /* Z_BUF_ERROR only means that `inflate` made no progress. Of a broken message, the bytes before
+     * the error are used. */
+    for (size_t i = 0; left && z.avail_out && (rc == Z_OK || rc == Z_BUF_ERROR) && i < b->count;
+         i++) {
+        const struct rt_span in = slice_at(b, i);
+        z.next_in = in.p;
+        z.avail_in = (unsigned)least(in.n, left);
+        left -= z.avail_in;
+        rc = inflate(&z, Z_NO_FLUSH);
+    }
     inflateEnd(&z);
     *out = rt_span_of(to, PEEK_BYTES - z.avail_out);
     return srv_cursor_of(out, out->n);
@@ -285,16 +294,19 @@ struct srv_cursor srv_call_peek(struct srv_call *c)
 {
     struct srv_cursor message = srv_cursor_of(NULL, 0);
 
-    if (c->payload && c->payload->data.raw.compression != GRPC_COMPRESS_NONE)
+    if (!c->payload)
+        return message;
+    if (c->n_inflated)
+        cursor_of_inflated(c, &message);
+    else if (c->payload->data.raw.compression != GRPC_COMPRESS_NONE)
         return peek_inflated(c);
-    if (c->payload)
+    else
         cursor_of_payload(c, &message);
     return message;
 }
 
 enum rt_status srv_call_open(struct srv_call *c, struct srv_cursor *out)
 {
-
     if (!c->payload)
         return rt_fail(&c->err, RT_INVALID_ARGUMENT, "the call came without a message");
     if (c->payload_status)

@@ -1,4 +1,5 @@
 """Tests streams of ModelStreamInfer whose requests run at the same time."""
+import gzip
 import os
 import signal
 import struct
@@ -8,6 +9,7 @@ import time
 import unittest
 
 import grpc
+import http2
 import small_models
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
 from support import SLOW, Server, wait_for
@@ -126,6 +128,22 @@ class Streams(unittest.TestCase):
                 error, found = answer(server, request("count", [0.0], "quota").SerializeToString(), compression)
                 self.assertIn("quota", error)
                 self.assertEqual(found, "quota")
+            late = request("count", [0.0], "late")
+            late.model_name = os.urandom(10000).hex()  # before the id
+            self.assertEqual(answer(server, late.SerializeToString(), grpc.Compression.Gzip)[1], "late")
+
+    def test_the_id_of_a_refused_request_is_found_in_frames_of_one_byte(self):
+        body = gzip.compress(request("count", struct.unpack("<500f", os.urandom(2000)), "slow").SerializeToString())
+        body = struct.pack(">BI", 1, len(body)) + body
+        with Server(f"--models={self.folder.name}", "--max_bytes_in_flight=64K") as server, \
+                http2.Connection(server.grpc_port) as c:
+            stream = c.begin("/inference.GRPCInferenceService/ModelStreamInfer", headers=[("grpc-encoding", "gzip")])
+            c.bodies[stream] = b""
+            c.send(b"".join(c.frame(http2.DATA, 0, stream, body[i:i + 1]) for i in range(len(body))))
+            wait_for(lambda: not c.read(0.01) or c.bodies[stream], "the response")
+            got = grpc_service_pb2.ModelStreamInferResponse.FromString(c.bodies[stream][5:])
+            self.assertIn("larger than --max_bytes_in_flight", got.error_message)
+            self.assertEqual(got.infer_response.id, "slow")
 
     def test_a_stopping_server_answers_what_it_has_read(self):
         with Server(f"--models={self.folder.name}", f"--drain_timeout={WAIT}") as server, \
