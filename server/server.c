@@ -231,7 +231,7 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
         st = rt_fail_memory(err, "the page", 0);
     if (!st)
         st = srv_scheduler_new(s, &s->scheduler, err);
-    if (!st && (srv_settings_wants_rest(o) || *o->page_address))
+    if (!st && srv_settings_wants_http(o))
         st = srv_rest_start(s, srv_rest_route, &s->rest, err);
     if (!st && srv_settings_wants_grpc(o))
         st = srv_grpc_start(s, srv_grpc_methods(s->protocols), &s->grpc, err);
@@ -308,7 +308,7 @@ static enum rt_status listen_all(struct srv_server *s, struct ports *ports, stru
 
     if (!st && *o->page_address)
         st = listen_page(s, &ports->page, err);
-    if (!st && s->rest && srv_settings_wants_rest(o)) {
+    if (!st && srv_settings_wants_rest(o)) {
         st = listen_rest(s, &ports->rest, err);
         if (st && runs_without_rest(s, err))
             st = RT_OK;

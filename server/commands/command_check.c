@@ -227,7 +227,7 @@ static enum rt_status check_transports(const struct srv_options *o, struct rt_er
 {
     struct srv_rest_tls tls = {0};
     enum rt_status st = srv_settings_check_address(o, err);
-    if (!st && srv_settings_wants_rest(o))
+    if (!st && srv_settings_wants_http(o))
         st = srv_rest_tls_read(&tls, o, err);
     srv_rest_tls_clear(&tls);
     if (!st && srv_settings_wants_grpc(o))

@@ -438,6 +438,11 @@ bool srv_settings_wants_rest(const struct srv_options *o)
     return o->rest_api_port != 0 && o->rest_api_port != o->port;
 }
 
+bool srv_settings_wants_http(const struct srv_options *o)
+{
+    return srv_settings_wants_rest(o) || *o->page_address;
+}
+
 bool srv_settings_wants_grpc(const struct srv_options *o)
 {
     return o->port != 0 || *o->grpc_socket_path || *o->admin_address || *o->admin_socket;

@@ -35,6 +35,8 @@ enum rt_status srv_settings_split_address(const char *flag, const char *value, c
                                           size_t capacity, int64_t *port, struct rt_error *err);
 /* Returns whether there is a REST port. */
 bool srv_settings_wants_rest(const struct srv_options *o);
+/* Returns whether there is a listener of HTTP/1: the REST port or --page_address. */
+bool srv_settings_wants_http(const struct srv_options *o);
 bool srv_settings_wants_grpc(const struct srv_options *o);
 /* Replaces thread counts of 0 with the defaults for `n_cores` cores. */
 void srv_settings_threads(struct srv_options *o, int n_cores);

@@ -464,6 +464,8 @@ class CheckConfig(ConfigCase):
                 ("--page_address=here is not ADDRESS:PORT", models, "--page_address=here"),
                 ("--page_address=127.0.0.1:65536 is not ADDRESS:PORT", models, "--page_address=127.0.0.1:65536"),
                 ("--page_address=[::1]:0 needs --page", models, "--page_address=[::1]:0", "--page=false"),
+                ("--rest_tls_cert_file: " + self.path("none"), models, "--page_address=127.0.0.1:0",
+                 "--rest_tls_cert_file=" + self.path("none"), "--rest_tls_key_file=" + self.path("none")),
                 ('"x" is not of the form key=value', models, "--grpc_channel_arguments=x"),
                 ("--bind_address=192.0.2.1", models, "--bind_address=192.0.2.1"),
                 ('"gpu:8501" is no host name', models, "--page_hosts=models.lan,gpu:8501"),
