@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import signal
 import socket
 import ssl
 import struct
@@ -562,6 +563,20 @@ class PageAddress(PageCase):
         for connection in fresh:
             connection.close()
         self.assertGreater(server.metric('slipway_events_total{event="connections_full"}'), 0)
+
+    def test_connections_that_come_at_once_are_told_apart(self):
+        """The server accepts connections of both addresses in one turn of its I/O loop."""
+        server, page = self.serve_at(f"--models={MODELS}", "--num_rest_threads=1")
+        server.process.send_signal(signal.SIGSTOP)
+        connections = [(port, socket.create_connection(("127.0.0.1", port), timeout=60 * SLOW))
+                       for port in (page.rest_port, server.rest_port) * 6]
+        for port, connection in connections:
+            connection.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode())
+        server.process.send_signal(signal.SIGCONT)
+        for port, connection in connections:
+            status = read_all(connection).split(b" ", 2)[1]
+            self.assertEqual(status, b"200" if port == page.rest_port else b"404")
+            connection.close()
 
     def test_it_needs_no_rest_port(self):
         server = self.serve("--page_address=[::1]:0", f"--models={MODELS}", "--rest_api_port=0", wait=False)
