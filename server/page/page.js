@@ -599,8 +599,8 @@ class ImageField {
 // Returns the inputs as JSON. Plain numbers, such as "1, 2 5", are the value of a single input.
 function jsonOfInputs(text, inputs) {
   const names = Object.keys(inputs);
-  if (names.length !== 1 || !/^[-+.,\deE\s]*\d[-+.,\deE\s]*$/.test(text)) return text;
-  return `{${JSON.stringify(names[0])}:[${text.trim().split(/[,\s]+/).join(",")}]}`;
+  if (names.length !== 1 || !/^[-+.,\deE\s]+$/.test(text) || !/\d/.test(text)) return text;
+  return `{${JSON.stringify(names[0])}:[${text.match(/[^,\s]+/g).join(",")}]}`;
 }
 
 async function ask(path, body) {

@@ -658,7 +658,7 @@ class PageInChromium(PageCase):
                     "document.querySelector('form button').click()")
         self.wait(browser, "!document.querySelector('pre').hidden", "an answer")
         self.assertRegex(browser.run("document.querySelector('pre').textContent"), r"2\.5,\s*3\.0,\s*4\.5")
-        browser.run("document.querySelector('textarea').value = ' 2, 4 -1e1\\n';"
+        browser.run("document.querySelector('textarea').value = ' 2, 4 -1e1,\\n';"
                     "document.querySelector('form button').click()")
         self.wait(browser, "!document.querySelector('pre').hidden", "an answer to plain numbers")
         self.assertRegex(browser.run("document.querySelector('pre').textContent"), r"3\.0,\s*4\.0,\s*-3\.0")
