@@ -6,6 +6,7 @@
 #include "google/protobuf/wrappers.pb-c.h"
 #include "tensorflow/core/framework/tensor.pb-c.h"
 #include "tensorflow/core/protobuf/config.pb-c.h"
+#include "tensorflow/core/protobuf/meta_graph.pb-c.h"
 #include "tensorflow_serving/apis/get_model_metadata.pb-c.h"
 #include "tensorflow_serving/config/logging_config.pb-c.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
@@ -146,6 +147,7 @@ const ProtobufCMessageDescriptor *pb_any_type(struct rt_span name)
         &google__protobuf__string_value__descriptor,
         &google__protobuf__uint32_value__descriptor,
         &google__protobuf__uint64_value__descriptor,
+        &tensorflow__asset_file_def__descriptor,
         &tensorflow__config_proto__descriptor,
         &tensorflow__tensor_proto__descriptor,
         &tensorflow__serving__batching_parameters__descriptor,

@@ -7,6 +7,11 @@
 #include "proto/field.h"
 #include "proto/text_internal.h"
 #include "proto/unpack.h"
+#include "tensorflow/core/framework/full_type.pb-c.h"
+#include "tensorflow/core/framework/graph_debug_info.pb-c.h"
+#include "tensorflow/core/protobuf/meta_graph.pb-c.h"
+#include "tensorflow/core/protobuf/saved_object_graph.pb-c.h"
+#include "tensorflow/core/protobuf/struct.pb-c.h"
 
 static enum rt_status body(struct pb_text_parser *x, ProtobufCMessage *m, char close);
 
@@ -90,6 +95,29 @@ static enum rt_status message_value(struct pb_text_parser *x, ProtobufCMessage *
     x->depth++;
     st = body(x, inner, close);
     x->depth--;
+    return st;
+}
+
+/* Parses a message that belongs to no field of another message. On success, the caller must free
+ * *out with pb_free. */
+static enum rt_status separate_message(struct pb_text_parser *x,
+                                       const ProtobufCMessageDescriptor *d, ProtobufCMessage **out)
+{
+    char close;
+    enum rt_status st = open_body(x, &close);
+
+    if (st)
+        return st;
+    ProtobufCMessage *m = message_new(x, d);
+    if (!m)
+        return pb_text_fail_memory(x);
+    x->depth++;
+    st = body(x, m, close);
+    x->depth--;
+    if (st)
+        pb_free(m);
+    else
+        *out = m;
     return st;
 }
 
@@ -297,7 +325,7 @@ static enum rt_status expanded_any(struct pb_text_parser *x, Google__Protobuf__A
     const char *at = pb_text_next_token(x);
     const char *slash = strrchr(url, '/');
     const ProtobufCMessageDescriptor *d = slash ? pb_any_type(rt_span_str(slash + 1)) : NULL;
-    char close;
+    ProtobufCMessage *inner;
 
     if (!slash)
         return pb_text_fail(x, x->closed, "Expected \"/\", found \"]\".");
@@ -307,17 +335,10 @@ static enum rt_status expanded_any(struct pb_text_parser *x, Google__Protobuf__A
     if (*any->type_url || any->value.len)
         return pb_text_fail(x, at, "Non-repeated Any specified multiple times.");
     pb_text_take(x, ':');
-    enum rt_status st = open_body(x, &close);
+    enum rt_status st = separate_message(x, d, &inner);
     if (st)
         return st;
-    ProtobufCMessage *inner = message_new(x, d);
-    if (!inner)
-        return pb_text_fail_memory(x);
-    x->depth++;
-    st = body(x, inner, close);
-    x->depth--;
-    if (!st)
-        st = pack_into(x, any, url, inner);
+    st = pack_into(x, any, url, inner);
     pb_free(inner);
     return st;
 }
@@ -337,6 +358,55 @@ static enum rt_status bracket_field(struct pb_text_parser *x, ProtobufCMessage *
                         m->descriptor->name);
 }
 
+/* ---- discarded fields ---- */
+
+/* Returns the type of the field `name` if TensorFlow writes this field and the server does not read
+ * it, and NULL otherwise. All such fields are singular messages, at most one per type of `m`. They
+ * are missing in the descriptor of `m`, so a binary message is read without unpacking them. */
+static const ProtobufCMessageDescriptor *discarded_type(const ProtobufCMessage *m,
+                                                        struct rt_span name)
+{
+    static const struct {
+        const ProtobufCMessageDescriptor *parent;
+        const char *name;
+        const ProtobufCMessageDescriptor *type;
+    } fields[] = {
+        {&tensorflow__graph_def__descriptor, "debug_info",
+         &tensorflow__graph_debug_info__descriptor},
+        {&tensorflow__meta_graph_def__descriptor, "object_graph_def",
+         &tensorflow__saved_object_graph__descriptor},
+        {&tensorflow__node_def__descriptor, "experimental_type",
+         &tensorflow__full_type_def__descriptor},
+        {&tensorflow__op_def__arg_def__descriptor, "experimental_full_type",
+         &tensorflow__full_type_def__descriptor},
+        {&tensorflow__tensor_info__composite_tensor__descriptor, "type_spec",
+         &tensorflow__type_spec_proto__descriptor},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof(fields[0]); i++)
+        if (fields[i].parent == m->descriptor && rt_span_is(name, fields[i].name))
+            return fields[i].type;
+    return NULL;
+}
+
+/* Parses the rest of a discarded field with the same checks as of other fields, and frees its
+ * value. *seen is set at the first occurrence of the field; a second occurrence is refused. */
+static enum rt_status discarded_field(struct pb_text_parser *x, const ProtobufCMessageDescriptor *d,
+                                      struct rt_span name, bool *seen)
+{
+    const char *at = pb_text_next_token(x);
+    ProtobufCMessage *discarded;
+
+    if (*seen)
+        return pb_text_fail(x, at, "Non-repeated field \"%.*s\" is specified multiple times.",
+                            (int)name.n, (const char *)name.p);
+    *seen = true;
+    pb_text_take(x, ':');
+    enum rt_status st = separate_message(x, d, &discarded);
+    if (!st)
+        pb_free(discarded);
+    return st;
+}
+
 /* ---- fields of a message ---- */
 
 static enum rt_status end_of_field(struct pb_text_parser *x)
@@ -346,7 +416,8 @@ static enum rt_status end_of_field(struct pb_text_parser *x)
     return RT_OK;
 }
 
-static enum rt_status field(struct pb_text_parser *x, ProtobufCMessage *m)
+/* Parses a field. *discarded is set if it is the message's discarded field. */
+static enum rt_status field(struct pb_text_parser *x, ProtobufCMessage *m, bool *discarded)
 {
     char name[128];
     const ProtobufCMessageDescriptor *d = m->descriptor;
@@ -366,6 +437,11 @@ static enum rt_status field(struct pb_text_parser *x, ProtobufCMessage *m)
         memcpy(name, s.p, s.n);
         name[s.n] = 0;
         f = protobuf_c_message_descriptor_get_field_by_name(d, name);
+    }
+    const ProtobufCMessageDescriptor *unread = f ? NULL : discarded_type(m, s);
+    if (unread) {
+        st = discarded_field(x, unread, s, discarded);
+        return st ? st : end_of_field(x);
     }
     if (!f)
         return pb_text_fail(x, pb_text_next_token(x),
@@ -395,6 +471,7 @@ static enum rt_status field(struct pb_text_parser *x, ProtobufCMessage *m)
 static enum rt_status body(struct pb_text_parser *x, ProtobufCMessage *m, char close)
 {
     enum rt_status st = RT_OK;
+    bool discarded = false;
 
     while (!st) {
         char c = pb_text_peek(x);
@@ -406,7 +483,7 @@ static enum rt_status body(struct pb_text_parser *x, ProtobufCMessage *m, char c
         }
         if (close && (c == '}' || c == '>'))
             return pb_text_missing(x, close == '}' ? "\"}\"" : "\">\"");
-        st = field(x, m);
+        st = field(x, m, &discarded);
     }
     return st;
 }

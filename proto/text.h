@@ -5,7 +5,8 @@
  * `key <`, lists, adjacent and escaped strings, every form of number, enums by name or number, and
  * expanded Any messages of known types (field.h). It refuses extensions, an Any of an unknown type,
  * unknown fields, a singular field that occurs twice, and two members of one oneof. The error
- * message names the field or type.
+ * message names the field or type. Fields of a SavedModel that the server does not read, such as
+ * MetaGraphDef.object_graph_def, are checked like all others and are missing in the message.
  */
 #ifndef PB_TEXT_H
 #define PB_TEXT_H

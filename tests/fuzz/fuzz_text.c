@@ -9,6 +9,7 @@
 #include "google/protobuf/wrappers.pb-c.h"
 #include "tensorflow/core/framework/graph.pb-c.h"
 #include "tensorflow/core/protobuf/config.pb-c.h"
+#include "tensorflow/core/protobuf/saved_model.pb-c.h"
 #include "tensorflow_serving/config/model_server_config.pb-c.h"
 #include "tensorflow_serving/config/platform_config.pb-c.h"
 #include "tests/fuzz/cost.h"
@@ -23,7 +24,8 @@ void fuzz_one(const uint8_t *data, size_t size)
         &tensorflow__serving__platform_config_map__descriptor,
         &tensorflow__config_proto__descriptor,
         &google__protobuf__double_value__descriptor,
-        &google__protobuf__bytes_value__descriptor};
+        &google__protobuf__bytes_value__descriptor,
+        &tensorflow__saved_model__descriptor};
     struct rt_error err = {0};
 
     for (size_t i = 0; i < sizeof kinds / sizeof(kinds[0]); i++) {

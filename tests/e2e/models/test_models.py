@@ -2,8 +2,10 @@
 files are damaged while their version is served."""
 import concurrent.futures
 import glob
+import gzip
 import json
 import os
+import shutil
 import threading
 import time
 
@@ -222,3 +224,33 @@ class Goldens(Case):
             self.assertEqual(status, 200, body)
             (alias, want), = answers["digits"]["outputs"].items()
             self.compare({alias: want}, {alias: json.loads(body)["outputs"]})
+
+
+class Text(Case):
+    """Tests SavedModels that TensorFlow wrote as text (tests/goldens/saved_model/make_text.py)."""
+    def close(self, one, other):
+        if isinstance(other, list):
+            self.assertEqual(len(one), len(other))
+            for a, b in zip(one, other):
+                self.close(a, b)
+        elif isinstance(other, float):
+            self.assertAlmostEqual(one, other, delta=1e-5 * max(1, abs(other)))
+        else:
+            self.assertEqual(one, other)
+
+    def test_they_answer_as_in_tensorflow(self):
+        goldens = os.path.join(os.path.dirname(MODELS), "tests", "goldens", "saved_model", "text")
+        with open(os.path.join(goldens, "answers.json"), encoding="utf-8") as file:
+            answers = json.load(file)
+        for name, outputs in answers["outputs"].items():
+            with self.subTest(name):
+                folder = self.path(name)
+                shutil.copytree(os.path.join(goldens, name), folder)
+                with gzip.open(os.path.join(folder, "1", "saved_model.pbtxt.gz")) as file:
+                    self.write(f"{name}/1/saved_model.pbtxt", file.read().decode())
+                with Server(f"--model_name={name}", f"--model_base_path={folder}") as server:
+                    status, body = server.post(f"/v1/models/{name}:predict", {"inputs": answers["input"]})
+                self.assertEqual(status, 200, body)
+                got = json.loads(body)["outputs"]
+                for key, value in outputs.items():
+                    self.close(got[key] if len(outputs) > 1 else got, value)

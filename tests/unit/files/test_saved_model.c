@@ -87,6 +87,33 @@ static void a_model_in_text_with_two_tag_sets_is_read(void **state)
     rt_saved_model_free(m);
 }
 
+static void a_model_in_text_may_hold_what_is_not_read(void **state)
+{
+    (void)state;
+    struct rt_saved_model *m;
+    static const char text[] =
+        "meta_graphs { meta_info_def { tags: 'serve' } graph_def { node { name: 'x' op: 'NoOp' "
+        "experimental_type { type_id: TFT_PRODUCT } } }\n"
+        "object_graph_def { nodes { children { node_id: 1 local_name: 'v' } user_object { "
+        "identifier: 'm' version { producer: 1 } } } nodes { variable { dtype: DT_FLOAT shape { "
+        "dim "
+        "{ size: 2 } } synchronization: VARIABLE_SYNCHRONIZATION_AUTO } saveable_objects { key: "
+        "'k' "
+        "value { save_function: 3 } } } concrete_functions { key: 'f' value { bound_inputs: [1, 2] "
+        "canonicalized_input_signature { tuple_value { values { float64_value: nan } values { "
+        "dict_value { fields { key: 'x' value { tensor_spec_value { dtype: DT_INT8 } } } } } "
+        "values "
+        "{ none_value { } } } } } } }\n"
+        "signature_def { key: 's' value { inputs { key: 'r' value { composite_tensor { type_spec { "
+        "type_spec_class: RAGGED_TENSOR_SPEC num_flat_components: 2 } components { name: 'x:0' } } "
+        "} } } } }";
+
+    assert_ok(rt_saved_model_parse(&m, rt_span_str(text), true, &err), &err);
+    assert_int_equal(m->meta_graphs[0].n_signatures, 1);
+    assert_int_equal(m->meta_graphs[0].graph_def.n, 11); /* only the node, its name and its op */
+    rt_saved_model_free(m);
+}
+
 static void assets_of_the_first_generation_stand_in_a_collection(void **state)
 {
     (void)state;
@@ -97,11 +124,18 @@ static void assets_of_the_first_generation_stand_in_a_collection(void **state)
         "type_url: 'type.googleapis.com/tensorflow.AssetFileDef' "
         "value: '\\n\\010\\n\\006path:0\\022\\twords.txt' } } } } }";
 
-    assert_ok(rt_saved_model_parse(&m, rt_span_str(text), true, &err), &err);
-    assert_int_equal(m->meta_graphs[0].n_assets, 1);
-    assert_string_equal(m->meta_graphs[0].assets[0].tensor_name, "path:0");
-    assert_string_equal(m->meta_graphs[0].assets[0].file_name, "words.txt");
-    rt_saved_model_free(m);
+    static const char expanded[] =
+        "meta_graphs { collection_def { key: 'saved_model_assets' value { any_list { value { "
+        "[type.googleapis.com/tensorflow.AssetFileDef] { tensor_info { name: 'path:0' } "
+        "filename: 'words.txt' } } } } } }";
+
+    for (int i = 0; i < 2; i++) {
+        assert_ok(rt_saved_model_parse(&m, rt_span_str(i ? expanded : text), true, &err), &err);
+        assert_int_equal(m->meta_graphs[0].n_assets, 1);
+        assert_string_equal(m->meta_graphs[0].assets[0].tensor_name, "path:0");
+        assert_string_equal(m->meta_graphs[0].assets[0].file_name, "words.txt");
+        rt_saved_model_free(m);
+    }
 }
 
 static void what_is_not_there_is_said_in_tensorflows_words(void **state)
@@ -465,6 +499,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_of_the_second_generation_is_read),
         cmocka_unit_test(a_model_in_text_with_two_tag_sets_is_read),
+        cmocka_unit_test(a_model_in_text_may_hold_what_is_not_read),
         cmocka_unit_test(assets_of_the_first_generation_stand_in_a_collection),
         cmocka_unit_test(what_is_not_there_is_said_in_tensorflows_words),
         cmocka_unit_test(a_directory_is_complete_only_with_all_its_files),

@@ -156,6 +156,46 @@ static void what_is_wrong_is_named_with_its_place(void **state)
             "Expected \":\", found \"\".");
 }
 
+/* Fields that TensorFlow writes into a SavedModel and that the server does not read are missing in
+ * the message. Their values are checked like all others. */
+static void what_is_not_read_is_checked_and_discarded(void **state)
+{
+    (void)state;
+    Tensorflow__GraphDef *g = graph(
+        "node { name: 'a' experimental_type { type_id: TFT_PRODUCT args < type_id: TFT_TENSOR args "
+        "{ type_id: 209 i: -1 } >, args { s: 'T' } }; op: 'b' }\n"
+        "library { function { signature { name: 'f' input_arg { name: 'x' experimental_full_type: "
+        "{ type_id: TFT_OPTIONAL } type: DT_FLOAT } } } }\n"
+        "debug_info { files: ['a.py', 'b.py'] frames_by_id { key: 5 value { line: 3 func: 'f' } } "
+        "traces { key: 'n' value { frame_id: [1, 2] } } name_to_trace_id { key: 'n' value: 7 } }");
+    assert_int_equal(g->n_node, 1);
+    assert_string_equal(g->node[0]->op, "b");
+    assert_int_equal(g->node[0]->base.n_unknown_fields, 0);
+    assert_int_equal(g->library->function[0]->signature->input_arg[0]->type, 1);
+    pb_free(g);
+
+    refused("node { experimental_type { bogus: 1 } }",
+            "1:33: Message type \"tensorflow.FullTypeDef\" has no field named \"bogus\".");
+    refused("node { experimental_type { type_id: TFT_BOGUS } }",
+            "1:47: Unknown enumeration value of \"TFT_BOGUS\" for field \"type_id\".");
+    refused("node { experimental_type { s: 'a' i: 1 } }",
+            "Field \"i\" is specified along with field \"s\"");
+    refused("node { experimental_type { } experimental_type { } }",
+            "1:48: Non-repeated field \"experimental_type\" is specified multiple times.");
+    refused("node { experimental_type: 1 }", "1:27: Expected \"{\", found \"1\".");
+    refused("node { experimental_type { s: 'a'", "1:34: Expected identifier, got: ");
+    refused("experimental_type { }",
+            "1:19: Message type \"tensorflow.GraphDef\" has no field named \"experimental_type\".");
+    refused("object_graph_def { }", "has no field named \"object_graph_def\".");
+
+    static char text[20000];
+    size_t n = 0;
+    while (n < sizeof text - 30)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s",
+                              n ? "args { " : "node { experimental_type { ");
+    refused(text, "recursion limit of 100");
+}
+
 static void depth_is_limited(void **state)
 {
     (void)state;
@@ -385,6 +425,7 @@ int main(void)
         cmocka_unit_test(a_model_config_as_people_write_it_is_read),
         cmocka_unit_test(every_form_of_value_is_read),
         cmocka_unit_test(what_is_wrong_is_named_with_its_place),
+        cmocka_unit_test(what_is_not_read_is_checked_and_discarded),
         cmocka_unit_test(depth_is_limited),
         cmocka_unit_test(what_only_python_reads_is_refused),
         cmocka_unit_test(a_mark_of_utf8_at_the_start_is_skipped),
