@@ -32,9 +32,12 @@ enum rt_status srv_gpus_open(struct srv_server *s, struct rt_error *err)
                                                    .hang_ns = o->gpu_hang_ms * 1000000,
                                                    .on_failure = gpu_failed,
                                                    .on_failure_arg = s};
-    if (o->gpu_memory_fraction > 1)
+    /* without GPUs, the fraction has no effect, so any number is accepted as in TensorFlow Serving
+     */
+    if (strcmp(o->gpus, "none") != 0 &&
+        !(o->gpu_memory_fraction >= 0 && o->gpu_memory_fraction <= 1))
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "--per_process_gpu_memory_fraction is %g, but must be at most 1",
+                       "--per_process_gpu_memory_fraction is %g, but must be between 0 and 1",
                        o->gpu_memory_fraction);
     return rt_registry_open_accelerators(s->registry, &s->gpus, &options, err);
 }

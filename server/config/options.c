@@ -2,11 +2,11 @@
 #include "server/config/options.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "server/config/edit_distance.h"
 #include "server/replay/golden.h"
-#include "server/json/json_number.h"
 #include "server/base/number.h"
 #include "server/replay/warmup.h"
 
@@ -18,7 +18,7 @@ enum kind {
     BYTES,   /* an integer with an optional suffix K, M or G */
     SECONDS, /* a number of seconds that may have a fraction; stored in milliseconds */
     TEXT,
-    FLOAT, /* a non-negative number */
+    FLOAT, /* a number; non-negative and finite if the flag is Slipway's */
 };
 
 enum meaning {
@@ -82,9 +82,15 @@ static bool parse_bytes(const char *text, int64_t *out)
     return true;
 }
 
-static bool looks_like_float(const char *text)
+/* Parses a number as TensorFlow does: with sscanf, which also accepts leading white space, a sign,
+ * hexadecimal digits, inf and nan, and without a rest. A flag of Slipway must be finite and not
+ * negative. */
+static bool parse_float(const struct row *row, const char *text, double *out)
 {
-    return *text && strspn(text, "+-0123456789.eE") == strlen(text);
+    char rest;
+
+    return sscanf(text, "%lf%c", out, &rest) == 1 &&
+           (row->meaning != OURS || (isfinite(*out) && *out >= 0));
 }
 
 /* Stores the value of a flag in the options. `text` is NULL if the flag has no value, which only
@@ -125,14 +131,10 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
         return true;
     case FLOAT: {
         double real = 0;
-        const unsigned char *end = (const unsigned char *)text + strlen(text);
-        if (!looks_like_float(text))
+        if (!parse_float(row, text, &real))
             return false;
-        if (!has_field(row))
-            return true;
-        if (srv_double_read((const unsigned char *)text, end, &real) != end || real < 0)
-            return false;
-        memcpy(field, &real, sizeof real);
+        if (has_field(row))
+            memcpy(field, &real, sizeof real);
         return true;
     }
     case INTEGER:
@@ -283,9 +285,11 @@ static void print_accepted_values(FILE *out, const struct row *row)
         [BYTES] = "a number of bytes, as 4096, 16K, 8M or 1G,",
         [SECONDS] = "a number of seconds",
         [TEXT] = "a text",
-        [FLOAT] = "a number of at least 0",
+        [FLOAT] = "a number",
     };
     fprintf(out, "--%s takes %s", row->name, takes[row->kind]);
+    if (row->kind == FLOAT && row->meaning == OURS)
+        fprintf(out, " of at least 0");
     if (row->kind == INTEGER || row->kind == BYTES || row->kind == SECONDS)
         print_range(out, row);
     else

@@ -1,5 +1,7 @@
 #include "tests/support/test.h"
 
+#include <math.h>
+
 #include "server/base/number.h"
 #include "server/config/options.h"
 
@@ -128,6 +130,41 @@ static void an_unknown_flag_gets_a_hint_if_one_flag_is_near(void **state)
     }
     PARSE(true, "--prot=7");
     assert_null(strstr(printed, "did you mean")); /* prints what tensorflow_model_server does */
+}
+
+/* TensorFlow parses a float flag with sscanf("%f%c"). */
+static void a_float_is_parsed_as_tensorflow_does(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+    } cases[] = {{".5", .5},          {"+0.5", .5},      {" 0.5", .5},
+                 {"\t5e-1", .5},      {"0x1p-1", .5},    {"5.", 5},
+                 {"1e999", INFINITY}, {"inf", INFINITY}, {"-Infinity", -INFINITY},
+                 {"-.25", -.25}};
+    static const char *const bad[] = {"", " ", "0.5 ", "0.5x", "0,5", "+", ".", "--1", "half"};
+    char arg[96];
+
+    for (int theirs = 0; theirs < 2; theirs++) {
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            snprintf(arg, sizeof arg, "--per_process_gpu_memory_fraction=%s", cases[i].text);
+            assert_int_equal(PARSE(theirs == 1, arg), SRV_PARSE_RUN);
+            assert_true(o.gpu_memory_fraction == cases[i].value);
+        }
+        assert_int_equal(PARSE(theirs == 1, "--per_process_gpu_memory_fraction=nan"),
+                         SRV_PARSE_RUN);
+        assert_true(isnan(o.gpu_memory_fraction));
+        for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+            snprintf(arg, sizeof arg, "--per_process_gpu_memory_fraction=%s", bad[i]);
+            assert_int_not_equal(PARSE(theirs == 1, arg), SRV_PARSE_RUN);
+            assert_non_null(strstr(printed, "Couldn't interpret value"));
+        }
+        assert_int_equal(PARSE(theirs == 1, "--golden_tolerance=.5"), SRV_PARSE_RUN);
+        assert_int_not_equal(PARSE(theirs == 1, "--golden_tolerance=-1"), SRV_PARSE_RUN);
+        assert_int_not_equal(PARSE(theirs == 1, "--golden_tolerance=inf"), SRV_PARSE_RUN);
+        assert_int_not_equal(PARSE(theirs == 1, "--golden_tolerance=nan"), SRV_PARSE_RUN);
+    }
 }
 
 static void every_flag_of_tensorflow_serving_is_accepted(void **state)
@@ -328,6 +365,7 @@ int main(void)
         cmocka_unit_test(a_value_out_of_range_or_missing_ends_with_usage),
         cmocka_unit_test(an_unknown_flag_is_told_and_stops_only_slipway),
         cmocka_unit_test(an_unknown_flag_gets_a_hint_if_one_flag_is_near),
+        cmocka_unit_test(a_float_is_parsed_as_tensorflow_does),
         cmocka_unit_test(every_flag_of_tensorflow_serving_is_accepted),
         cmocka_unit_test(theirs_knows_no_space_before_a_value),
         cmocka_unit_test(theirs_tells_each_bad_value_then_usage),
