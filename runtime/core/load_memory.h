@@ -1,7 +1,8 @@
 /*
  * The part of a budget that loads may use. All pools of a budget that count as a load's together
  * reserve at most `limit / RT_LOAD_PART` of its bytes. Loads that hold much memory, for example in
- * their initialisation, thus cannot make served models refuse requests.
+ * their initialisation, thus cannot make served models refuse requests. A session that has the
+ * budget to itself may use all of it.
  *
  * Threads: any.
  */

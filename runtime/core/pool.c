@@ -197,11 +197,16 @@ void rt_pool_count_as_load(struct rt_pool *p, bool yes)
     atomic_store(&p->is_load, yes);
 }
 
+static bool is_alone(struct rt_budget *b)
+{
+    return atomic_load(&b->n_sessions) <= 1;
+}
+
 /* Returns whether all loads together stay within their part of the budget if the pool reserves
  * `want` bytes. Takes the surplus of other loads back. The caller holds loads_mu. */
 static bool fits_loads(const struct rt_pool *p, size_t want)
 {
-    const size_t most = p->budget->limit / RT_LOAD_PART;
+    const size_t most = p->budget->limit / (size_t)(is_alone(p->budget) ? 1 : RT_LOAD_PART);
     size_t others = 0;
 
     rt_mutex_lock(&sharing_mu);
@@ -414,7 +419,8 @@ static enum rt_status count_or_fail(struct rt_pool *p, size_t capacity, size_t c
             "limit of %zu%s (--run_memory_total_bytes)",
             bytes, what, as_counted(more, sizeof more, capacity, bytes),
             atomic_load(&p->budget->used), p->budget->limit,
-            atomic_load(&p->is_load) ? ", of which loads may use half" : "");
+            atomic_load(&p->is_load) && !is_alone(p->budget) ? ", of which loads may use half"
+                                                             : "");
     case COUNTED:
         break;
     }

@@ -20,6 +20,7 @@
 struct rt_budget {
     atomic_size_t used;
     size_t limit;
+    atomic_int n_sessions; /* number of sessions whose runs take from the budget */
     /* list of the budget's pools; only pool.c uses `sharing` and has_surplus */
     struct rt_pool *sharing;
     /* Whether a pool may have reserved more than it uses. If false, no pool can return bytes to the

@@ -224,6 +224,8 @@ static void drop_pool(struct rt_cache_owner *k)
 void rt_session_pools_begin(struct rt_session *s)
 {
     rt_mutex_init(&s->pool_mu);
+    if (s->options.budget)
+        atomic_fetch_add(&s->options.budget->n_sessions, 1);
     s->cache_owner =
         (struct rt_cache_owner){.owner = s, .of_session = &s->cache_owner, .drop = drop_pool};
     rt_idle_cache_add_owner(s->idle_cache, &s->cache_owner);
@@ -234,6 +236,8 @@ void rt_session_pools_end(struct rt_session *s)
     rt_idle_cache_remove_owner(s->idle_cache, &s->cache_owner);
     for (int i = 0; i < s->n_pools; i++)
         end_pool(s, s->pools[i]);
+    if (s->options.budget)
+        atomic_fetch_sub(&s->options.budget->n_sessions, 1);
     rt_mutex_clear(&s->pool_mu);
 }
 

@@ -264,3 +264,21 @@ class RequestMemory(Case):
             self.assertIn("of which loads may use half" if state == "END" else "", text)
         status, answer = server.post("/v1/models/good:predict", {"inputs": {"shape": [12 * MIB]}})
         self.assertEqual((status, json.loads(answer)), (200, {"outputs": 1.5}))
+
+    def test_a_load_beside_no_other_version_may_use_all_memory_of_runs(self):
+        """The init op of the model holds 80 MB."""
+        def build(g):
+            g.placeholder("x", "float")
+            g.const("shape", "int32", [1], int_val=[20 * MIB])
+            g.node("big", "RandomUniform", "shape", T="int32", dtype="float")
+            g.const("axis", "int32", [1], int_val=[0])
+            g.node("one", "Max", "big", "axis", T="float", Tidx="int32")
+            g.node("v", "VarHandleOp", dtype="float").attr["shape"].shape.SetInParent()
+            g.node("init", "AssignVariableOp", "v", "one", dtype="float")
+            g.node("value", "ReadVariableOp", "v", dtype="float")
+            g.node("y", "AddV2", "x", "value", T="float")
+
+        small_models.write(self.path("large", "1"),
+                           {"serving_default": ({"x": ("x", "float")}, {"y": ("y", "float")})}, build, init="init")
+        server = self.serve("--run_memory_total_bytes=128M", "--max_num_load_retries=0")
+        wait_for(lambda: server.state("large", 1) == "AVAILABLE", lambda: f"the model: {server.states('large')}")

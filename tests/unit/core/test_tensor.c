@@ -437,7 +437,7 @@ static void loads_leave_a_part_of_the_budget_to_requests(void **state)
 {
     (void)state;
     struct rt_error err = {0};
-    struct rt_budget budget = {.limit = 100 << 20};
+    struct rt_budget budget = {.limit = 100 << 20, .n_sessions = 3};
     struct rt_pool *load[2], *request = rt_pool_new(0);
     struct rt_buffer *a, *b;
 
@@ -463,6 +463,11 @@ static void loads_leave_a_part_of_the_budget_to_requests(void **state)
     rt_pool_count_as_load(load[0], true);
     assert_null(rt_buffer_new(load[1], RT_U8, 5 << 20, &err));
     rt_buffer_unref(a);
+    rt_buffer_unref(b);
+    /* A load has the budget to itself if there is no other session. */
+    atomic_store(&budget.n_sessions, 1);
+    b = rt_buffer_new(load[1], RT_U8, 60 << 20, &err);
+    assert_non_null(b);
     rt_buffer_unref(b);
     for (int i = 0; i < 2; i++)
         rt_pool_unref(load[i]);
