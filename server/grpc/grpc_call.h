@@ -88,7 +88,7 @@ struct srv_call {
     struct rt_arena *arena; /* arena for the data of the request, reset when the call ends */
     struct rt_error err;    /* the error message is allocated in `arena` */
     void *state;            /* the handler's state, allocated in `arena` */
-    struct rt_span model;   /* name of the requested model, in the message or the version */
+    struct rt_span model;   /* model's name in the message or version; empty until it is read */
     struct srv_job job;     /* the handle to job.version is released when the call ends */
     int64_t received_ns;
     struct srv_request_span span;
