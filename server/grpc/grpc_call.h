@@ -122,7 +122,8 @@ struct srv_call {
     int cancelled;
     char peer[80];                 /* the peer's address, or "" without an access log */
     size_t charged;                /* number of bytes charged to server->in_flight */
-    size_t n_in, n_out;            /* sizes in bytes of the messages received and sent */
+    size_t n_in, n_out;            /* bytes of the messages received (before inflating) and sent;
+                                    * the n_in of a part includes the inflated message too */
     size_t quota_in;               /* number of bytes of n_in that a quota has counted */
     enum rt_status payload_status; /* status of charging `payload`; c->err contains the error */
     unsigned char *inflated;
@@ -144,8 +145,7 @@ struct srv_call {
     bool is_large; /* whether loop->n_large[socket] includes the response */
     bool was_cut;  /* whether the call was cut off before its message arrived */
     bool (*background)(struct srv_call *c); /* the function passed to srv_call_in_background */
-    /* the functions passed to srv_call_detour, and the message that returns the call to the I/O
-     * loop */
+    /* arguments of srv_call_detour, and the message that returns the call to the I/O loop */
     struct {
         bool (*work)(struct srv_call *c);
         void (*next)(struct srv_call *c);

@@ -21,11 +21,19 @@ struct srv_access {
     struct rt_span path;
     int http; /* HTTP status, or 0 for a gRPC request */
     enum rt_status code;
-    size_t bytes_in, bytes_out; /* sizes of the request and response messages in bytes */
-    int64_t begin_ns, end_ns;   /* times on CLOCK_MONOTONIC */
-    struct rt_span id;          /* the client's X-Request-Id, or a generated one */
+    /*
+     * Sizes in bytes without headers and framing, for the access log only.
+     * bytes_in: over REST, the part of the body that was kept: inflated unless the request failed
+     * before, and 0 if the body was refused or cannot be inflated. Over gRPC, the message before it
+     * was inflated; for a stream, the sum of its messages.
+     * bytes_out: over REST, the body as it is sent, compressed or not. Over gRPC, the message
+     * before the core may compress it, and 0 for an error; for a stream, the sum of its messages.
+     */
+    size_t bytes_in, bytes_out;
+    int64_t begin_ns, end_ns; /* times on CLOCK_MONOTONIC */
+    struct rt_span id;        /* the client's X-Request-Id, or a generated one */
     const struct srv_request_span *span;
-    struct rt_span peer;
+    struct rt_span peer;  /* the peer's address; p is NULL over REST and for parts of streams */
     struct rt_span model; /* the requested model name; logged only if `version` is NULL */
     /* the version that was found for the request, or NULL */
     const struct srv_version *version;
