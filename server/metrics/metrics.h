@@ -35,10 +35,12 @@ void srv_metrics_model_gone(struct srv_metrics *m, const char *model);
 void srv_metrics_forget_gone(struct srv_metrics *m, int64_t now_ns);
 
 /*
- * Counts a finished request. `job` is NULL if the request did not become a job, for example because
- * its model is unknown. The request is then counted under `model` if that model exists, and
- * otherwise under one label for all unknown models. If TensorFlow Serving counts requests of the
- * API (srv_metrics_serving_counts), a request for an unknown model is also counted under the
+ * Counts a finished request. If `job` is not NULL and has a version, an inference is counted under
+ * that version. REST finds the version before it decodes the body, so it counts a malformed body
+ * under the version; gRPC finds the version after it has read the message, so it counts a malformed
+ * message without one. A request without a version is counted under `model` if that model serves,
+ * and otherwise under one label for all unknown models. If TensorFlow Serving counts requests of
+ * the API (srv_metrics_serving_counts), a request for an unknown model is also counted under the
  * requested name, for a limited number of names. `span` is the request's span, or NULL.
  */
 void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,

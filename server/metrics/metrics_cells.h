@@ -94,7 +94,7 @@ struct srv_thread_cells {
 };
 
 struct srv_model_io_loop { /* counters of the requests for a model on one network thread */
-    /* number of requests that did not become jobs */
+    /* number of requests that were counted without a version (srv_metrics_request) */
     _Atomic uint64_t unmade[SRV_N_APIS][SRV_N_CODES];
     /* time from queuing to the end of the run, for requests answered with OK */
     struct srv_times runtime[SRV_N_JOB_APIS];
