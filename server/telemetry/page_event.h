@@ -1,7 +1,9 @@
 /*
  * Writes an event of the web page: the models with the states of their versions, and the figures of
- * the server, as JSON in the form of server-sent events. All counters are totals since the start;
- * the browser subtracts two events, so that the server keeps nothing for a viewer.
+ * the server, as JSON in the form of server-sent events. `answered`, `failed`, `rows`, `latency`
+ * and `batches` are totals since the version was loaded, `errors` is the number of errors that were
+ * ever kept for its model, and `cpu_ms` is a total since the process began. The other figures are
+ * current values. The browser subtracts two events, so that the server keeps nothing for a viewer.
  *
  * Threads: any. The functions take the locks of the manager, one after another.
  */
