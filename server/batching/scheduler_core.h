@@ -38,8 +38,8 @@ struct srv_core_job {
     int64_t deadline_ns; /* RT_NEVER if the job has no deadline */
     int64_t queued_ns;   /* set by srv_core_submit */
     int64_t due_ns;
-    /* Jobs of a lower level run first within their model queue, in any bucket that does not run in
-     * order of arrival; 0 stands for SRV_CORE_LEVEL. */
+    /* Jobs of a lower level run first within their model queue. srv_core_submit replaces 0, and any
+     * level in a bucket whose jobs run in order of arrival, by srv_core_policy.level. */
     uint32_t level;
     struct srv_queue_share *share; /* counts the job while it is queued; may be NULL */
 };

@@ -46,7 +46,7 @@ struct srv_batching {
     bool limits_rows; /* whether a request with more than max_batch_size rows is refused */
     int n_preferred;
     int64_t preferred[SRV_MAX_PREFERRED_SIZES]; /* in ascending order */
-    /* as in srv_core_policy */
+    /* These become max_jobs, max_running, max_queued_ns and level of srv_core_policy. */
     int64_t max_queue_jobs, max_running, max_queue_micros;
     uint32_t default_level;
     uint32_t n_levels; /* highest permitted level of a request; 0 means no limit */
