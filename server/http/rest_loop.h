@@ -1,7 +1,7 @@
 /*
  * The I/O loops of the REST transport, its listening sockets, and the functions that accept
- * connections. Only the following files include this header, rest_call.h or rest_connection.h. No
- * other files use libmicrohttpd.
+ * connections. Of the server's files, only those of the table include this header, rest_call.h or
+ * rest_connection.h, and use libmicrohttpd.
  *
  * | file               | purpose                                                           |
  * |--------------------|-------------------------------------------------------------------|
@@ -20,11 +20,15 @@
  * | rest_metrics.c     | answers requests for the metrics page                             |
  * | rest_page.c        | creates and releases pages that several responses share           |
  * | rest_page_send.c   | writes, compresses, charges and sends such pages                  |
- * | rest_viewers.c     | serves the web page: files, events, errors, plans                 |
+ * | rest_viewers.c     | serves the web page: files, events, errors, plans and profiles    |
  * | rest_handler.c     | handles a request from its first line to its end                  |
  * | rest_routes.c      | calls the handler of each route, and reports the server's health  |
  * | rest_response.c    | sets and sends responses and refusals                             |
  * | rest_outcome.c     | writes response headers, metrics and the access log               |
+ *
+ * The other files of the folder are the handlers rest_inference.c, rest_describe.c and
+ * rest_action.c, which see only rest_request.h; http_stream.c and http_header.c, which parse HTTP;
+ * and recv_hook.c, which redirects libmicrohttpd's reads.
  *
  * Owner: the server owns a srv_rest, which owns its loops.
  * Threads: each loop has a thread. Other threads may use only the mailbox and `wake_fd` of a loop.

@@ -1,6 +1,7 @@
 /*
- * A REST request in progress, shared by the transport (rest_loop.h) and the handlers
- * (rest_inference.c, rest_describe.c, rest_routes.c). Nothing in this header uses libmicrohttpd.
+ * A REST request in progress, shared by the transport (rest_loop.h) and the handlers:
+ * rest_inference.c, rest_describe.c and rest_action.c, and in the transport rest_metrics.c and
+ * rest_viewers.c. rest_routes.c calls them. Nothing in this header uses libmicrohttpd.
  *
  * Owner: the I/O loop's thread, except between a call of srv_job_submit or
  * srv_rest_in_background and the call of srv_rest_finished.
