@@ -79,8 +79,7 @@ bool srv_rest_page_events(struct srv_rest_request *r)
 
     if (atomic_fetch_add(&rest->n_viewers, 1) >= SRV_REST_MAX_VIEWERS)
         srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE,
-                                 "the page has %d viewers, the most that it may have",
-                                 SRV_REST_MAX_VIEWERS));
+                                 "the page has %d viewers, its fixed limit", SRV_REST_MAX_VIEWERS));
     else
         waits = srv_rest_background(req, SRV_REST_EVENTS);
     if (!waits)

@@ -384,7 +384,7 @@ class Page(PageCase):
         self.assertGreaterEqual(len(served), VIEWERS)
         self.assertLessEqual(len(served), VIEWERS * (int(seconds) + 2))
         for answer in refused:
-            self.assertIn(b"the page has 256 viewers, the most that it may have", answer)
+            self.assertIn(b"the page has 256 viewers, its fixed limit", answer)
             self.assertIn(b"Retry-After: ", answer)
         for answer in served:
             event_of(answer.split(b"\r\n\r\n", 1)[1])
