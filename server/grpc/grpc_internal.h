@@ -1,6 +1,6 @@
 /*
- * Declarations shared by the files of the gRPC transport that use gRPC's core. Only these files
- * include this header, and no other file of the server uses the core.
+ * Declarations shared by the files of the gRPC transport. Only files of this table include this
+ * header. Besides them, only core_log.c and server/commands/health_grpc.c use gRPC's core.
  *
  * | file              | purpose                                                            |
  * |-------------------|--------------------------------------------------------------------|

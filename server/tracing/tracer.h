@@ -30,13 +30,14 @@ void srv_tracer_stop(struct srv_tracer *t); /* NULL is fine */
  * NULL. */
 void srv_tracer_begin(struct srv_tracer *t, struct srv_request_span *s);
 
-/* Exports a request that has ended, if it is recorded. `job` is NULL if the request did not become
- * a job. The version and the texts of `a` are copied. `t` may be NULL. */
+/* Exports a request that has ended, if it is recorded. `job` may be NULL. The record then has no
+ * version, signature or phases. The texts of `a` are copied, but its version is not used. `t` may
+ * be NULL. */
 void srv_tracer_request(struct srv_tracer *t, const struct srv_access *a,
                         const struct srv_job *job);
 
 /* Sets the phases of a request that has ended, which is recorded or profiled. The function is
- * pure. `phase` is zeroed before the call. */
+ * pure. `job` must not be NULL. `phase` is zeroed before the call. */
 void srv_tracer_phases(const struct srv_access *a, const struct srv_job *job,
                        struct srv_trace_times phase[SRV_N_PHASES]);
 
