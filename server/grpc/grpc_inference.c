@@ -27,8 +27,10 @@ enum {
      * filters and tasks permit about 100,000 fields. Most fields of a larger message are therefore
      * unknown or repeated. */
     MOST_FIELDS = 1 << 20,
-    MOST_PARTS = 64,           /* maximum number of inferences of a stream in progress */
-    MOST_PART_BYTES = 4 << 20, /* limit on the bytes of their requests and responses */
+    MOST_PARTS = 64, /* maximum number of inferences of a stream in progress, its parts */
+    /* While the requests and responses of a stream's parts have this many bytes or more, no further
+     * request of the stream is read. */
+    MOST_PART_BYTES = 4 << 20,
 };
 
 struct request {
@@ -44,7 +46,7 @@ struct request {
     /* the result of an inference of a stream, until its I/O loop sends it */
     struct rt_bytes out;
     enum rt_status status;
-    const struct rt_error *why; /* the error if `status` is one */
+    const struct rt_error *why; /* the error of the inference, unless `status` is RT_OK */
     bool is_over, is_answered;
     size_t most_held; /* the most bytes that were charged at a time before the response */
 };
@@ -358,7 +360,8 @@ static void submit_read(struct srv_call *c)
 /* Takes the message from the quota of its client. */
 static enum rt_status take_quota(struct srv_call *c)
 {
-    struct srv_call *call = c->stream_of ? c->stream_of : c; /* as the core knows it */
+    /* A part has neither metadata nor a call of the core, but its stream has both. */
+    struct srv_call *call = c->stream_of ? c->stream_of : c;
     const char *by = c->server->options.quota_client;
     struct rt_span name = rt_span_of(NULL, 0);
     int64_t retry_s = 0;

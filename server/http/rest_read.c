@@ -179,8 +179,8 @@ static struct rt_span header_of(struct srv_rest_call *req, const char *name)
     return rt_span_str(text_of(req, name));
 }
 
-/* Returns whether the request may read the web page: not from a foreign page, and not under a name
- * that a stranger may have pointed here. */
+/* Returns RT_OK if the request may read the web page. Returns PERMISSION_DENIED if another web page
+ * made the request, or if its Host is a name that a stranger may have pointed at this server. */
 static enum rt_status check_viewer(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;

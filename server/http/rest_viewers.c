@@ -66,7 +66,8 @@ void srv_rest_write_events(struct srv_rest *rest, struct srv_rest_call *first)
 
     for (const struct srv_rest_call *req = first; req; req = req->next_free)
         n++;
-    /* A viewer that has its event may ask for the next one at once. */
+    /* These viewers stop counting before the event is sent, because each may ask for the next event
+     * as soon as it has received this one. */
     rest->n_waiting = atomic_fetch_sub(&rest->n_viewers, n);
     srv_rest_page_send(rest, &event_kind, first);
 }

@@ -36,7 +36,7 @@ static void write_counts(struct rt_bytes *out, const char *name, const uint64_t 
     rt_bytes_addc(out, ']');
 }
 
-/* The bounds of both histograms are powers, so an event names only the first and the factor. */
+/* Writes the bounds of a histogram. Bound i is `first * factor^i`, so two numbers describe all. */
 static void write_scale(struct rt_bytes *out, const char *name, const struct srv_scale *scale)
 {
     rt_bytes_addf(out, ",\"%s\":[%g,%g]", name, scale->first, scale->factor);
@@ -157,7 +157,8 @@ struct writing {
     int64_t left_off;
 };
 
-/* Returns the figures of a version of the current model. Figures and models have one order. */
+/* Returns the figures of a version of the current model. Both figures and models are in the order
+ * of the models' names, so the search begins where that for the model before has ended. */
 static const struct srv_figures *figures_of(struct writing *w, const char *model, int64_t version)
 {
     const struct srv_all_figures *all = &w->figures;
@@ -223,7 +224,8 @@ void srv_page_event(struct srv_server *server, int n_viewers, struct rt_bytes *o
 
     rt_bytes_init(out, SRV_PAGE_MAX_EVENT);
     read_totals(server, n_viewers, &totals);
-    /* Figures and models have one order, so that no further figures are shown. */
+    /* The figures are in the order in which the event lists its versions, at most
+     * SRV_PAGE_MAX_VERSIONS, so the event needs no further figures. */
     srv_figures_read(server, true, SRV_PAGE_MAX_VERSIONS, &w.figures);
     if (w.figures.no_memory)
         rt_bytes_no_memory(out);
