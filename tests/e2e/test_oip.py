@@ -310,7 +310,8 @@ class Rest(OipTest):
                 (501, "asks for sequences", {"inputs": [one], "parameters": {"sequence_id": 3}}),
                 (400, "both in shared memory and in the request",
                  {"inputs": [tensor("x", "FP32", [1], [1], shared_memory_region="r")]}),
-                (501, "asks for the classification of what is no output", {"inputs": [{**one, "parameters": {"classification": 3}}]}),
+                (501, "asks for a classification of something that is not an output",
+                 {"inputs": [{**one, "parameters": {"classification": 3}}]}),
                 (400, "priority is no integer", {"inputs": [one], "parameters": {"priority": "high"}}),
                 (400, "classification is no integer",
                  {"inputs": [one], "outputs": [{"name": "y", "parameters": {"classification": -3}}]})):

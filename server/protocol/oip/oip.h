@@ -116,7 +116,8 @@ enum rt_status srv_oip_fail_model(const struct srv_model_spec *spec, struct rt_e
  * \"x\" has no datatype". */
 enum rt_status srv_oip_fail_input(struct rt_error *err, struct rt_span name, const char *fmt, ...)
     RT_PRINTF(3, 4);
-/* Applies a parameter of the request. */
+/* Applies a parameter of the request: timeout or priority. Refuses a value that is no integer of at
+ * least 0, and other parameters as srv_oip_check_parameter does. */
 enum rt_status srv_oip_request_parameter(struct srv_inference *inf, struct rt_span name,
                                          const struct srv_oip_value *v, struct rt_error *err);
 /* Refuses a parameter for an unsupported feature. `is_set` is false for values that do not request

@@ -78,7 +78,7 @@ enum rt_status srv_oip_check_parameter(struct rt_span name, bool is_set, struct 
         {"sequence_id", "sequences"},
         {"sequence_start", "sequences"},
         {"sequence_end", "sequences"},
-        {"classification", "the classification of what is no output"},
+        {"classification", "a classification of something that is not an output"},
     };
 
     for (size_t i = 0; i < sizeof refused / sizeof *refused && is_set; i++)
