@@ -131,7 +131,8 @@ static void each_version(struct page *p,
 static void own_requests(struct page *p)
 {
     srv_text_family(&p->text, "slipway_requests_total", "counter",
-                    "Requests answered; without a version: those that never became a run.");
+                    "Requests answered; without a version: those refused before one was found, and "
+                    "requests other than inferences.");
     each_version(p, requests_of_version);
     for (int i = 0; i < p->m->n_models; i++)
         unmade_of_model(p, p->m->models[i]);
