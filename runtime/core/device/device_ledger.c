@@ -124,9 +124,11 @@ void rt_device_promise(struct rt_device *d, struct rt_device_claim *c, int64_t b
 
 static void end_promises(struct rt_device_budget *b, uint64_t load) RT_REQUIRES(b->mu)
 {
-    for (const struct rt_device_claim *c = b->claims; c; c = c->next)
-        if (c->load == load && c->missing)
+    for (struct rt_device_claim *c = b->claims; c; c = c->next)
+        if (c->load == load && c->missing) {
+            c->has_ended = true;
             return;
+        }
     for (struct rt_device_claim *c = b->claims; c; c = c->next)
         if (c->heir == load) {
             c->heir = 0;
@@ -151,7 +153,7 @@ void rt_device_claim_end(struct rt_device *d, struct rt_device_claim *c)
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
-    if (c->load)
+    if (c->has_ended)
         end_promises(b, c->load);
     *c = (struct rt_device_claim){0};
     rt_mutex_unlock(&b->mu);

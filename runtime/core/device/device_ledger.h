@@ -23,6 +23,7 @@ struct rt_device_claim {
     uint64_t load;    /* number of the load that made the session, or 0 */
     int64_t reserved; /* bytes that are reserved and not allocated yet */
     int64_t missing;  /* bytes that are to be reserved as soon as they are free */
+    bool has_ended;   /* whether the load has ended while bytes were missing */
     uint64_t heir;    /* number of the load to which memory is promised, or 0 */
     int64_t promised; /* promised bytes that have not been freed yet */
 };
@@ -40,7 +41,8 @@ enum rt_status rt_device_reserve(struct rt_device *d, struct rt_device_claim *c,
 bool rt_device_claim_is_complete(struct rt_device *d, struct rt_device_claim *c);
 /* Gives back what is reserved and not allocated, unless bytes are missing. */
 void rt_device_release(struct rt_device *d, struct rt_device_claim *c);
-/* Removes the claim from the ledger, with all that is reserved for it or promised to it. */
+/* Removes the claim from the ledger, with all that is reserved for it. What is promised to its load
+ * stays promised until the load has ended, because the load may begin again. */
 void rt_device_claim_end(struct rt_device *d, struct rt_device_claim *c);
 
 /* Promises `bytes` bytes that the claim's session holds to a load, unless they are promised

@@ -152,6 +152,7 @@ static void a_session_does_not_wait_for_memory_promised_to_another(void **state)
     assert_int_equal(reserve(x, &x->other, OTHER, 60), FAILS);
     assert_int_equal(reserve(x, &x->new, NEW, 60), WAITS);
     /* When the session that waits has ended, the memory can be promised again. */
+    rt_device_end_promises(&x->device, NEW);
     rt_device_claim_end(&x->device, &x->new);
     rt_device_promise(&x->device, &x->old, 60, OTHER);
     assert_int_equal(reserve(x, &x->other, OTHER, 60), WAITS);
@@ -167,6 +168,22 @@ static void a_load_that_ends_needs_no_promise(void **state)
     rt_device_end_promises(&x->device, NEW);
     rt_device_promise(&x->device, &x->old, 60, OTHER);
     assert_int_equal(reserve(x, &x->other, OTHER, 60), WAITS);
+}
+
+/* A load that makes way for others ends its session, and begins again later. */
+static void a_load_that_begins_again_keeps_its_promise(void **state)
+{
+    struct fixture *x = *state;
+    assert_int_equal(reserve(x, &x->old, OLD, 60), FITS);
+    alloc_old(x, 60);
+    rt_device_promise(&x->device, &x->old, 60, NEW);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(reserve(x, &x->new, NEW, 80), WAITS);
+        rt_device_claim_end(&x->device, &x->new);
+        assert_int_equal(reserve(x, &x->new, NEW, 40), FITS);
+        rt_device_claim_end(&x->device, &x->new);
+    }
+    assert_int_equal(reserve(x, &x->new, NEW, 80), WAITS);
 }
 
 /* A session that waits may also use memory that others free. */
@@ -229,6 +246,7 @@ int main(void)
         T(freed_memory_goes_to_the_load_to_which_it_is_promised),
         T(a_session_does_not_wait_for_memory_promised_to_another),
         T(a_load_that_ends_needs_no_promise),
+        T(a_load_that_begins_again_keeps_its_promise),
         T(a_session_that_waits_takes_any_free_memory),
         T(what_is_reserved_can_be_allocated),
 #undef T
