@@ -166,6 +166,20 @@ static bool output_is_nan(const struct trial *t, const struct dnn_conv *c)
     return true;
 }
 
+/* Frees the memory of a trial, unless the GPU has failed: the driver would wait for a plan that
+ * hangs. */
+static void free_tensors(const struct trial *t)
+{
+    struct rt_error ignored = {0};
+    if (cuda_enter(t->gpu, &ignored))
+        return;
+    for (int k = 0; k < DNN_N_TENSORS; k++)
+        if (t->address[k])
+            t->gpu->driver->MemFree(t->address[k]);
+    if (t->workspace)
+        t->gpu->driver->MemFree(t->workspace);
+}
+
 /* Returns whether the plan's ReLU returns NaN for NaN. For most engines, cuDNN does not report
  * how NaN is treated, so the function runs the plan. The caller must have locked mu. */
 static bool passes_nan(struct cudnn *c, const struct dnn_plan *p, const struct dnn_conv *conv)
@@ -183,11 +197,7 @@ static bool passes_nan(struct cudnn *c, const struct dnn_plan *p, const struct d
                            (void *)(uintptr_t)t.workspace, // NOLINT: an address in the GPU's memory
                            &err) &&
              !cuda_finish(&t.gpu->trial, "a plan of cuDNN", &err) && output_is_nan(&t, conv);
-    for (int k = 0; k < DNN_N_TENSORS; k++)
-        if (t.address[k])
-            t.gpu->driver->MemFree(t.address[k]);
-    if (t.workspace)
-        t.gpu->driver->MemFree(t.workspace);
+    free_tensors(&t);
     return passes;
 }
 
