@@ -117,6 +117,8 @@ static enum rt_status read_elements(void *arg, int index, const struct kn_elemen
         else if (!kn_elements_next(field->type, &rest, &bits))
             return rt_fail(d->r->err, RT_INTERNAL, "an element was counted, but not found");
         kn_field_put(field->type, bits, dtype, kn_at_mut(o, at));
+        if (rt_run_spend(d->r, &d->r->left, 4))
+            return d->r->err->code;
     }
     return RT_OK;
 }

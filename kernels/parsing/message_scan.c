@@ -83,9 +83,12 @@ static enum rt_status count_packed(struct rt_run *r, enum kn_field_type type, st
     if (size && e->bytes.n % size != 0)
         return rt_fail(r->err, RT_DATA_LOSS, "Illegal data length for packed fixed-size type: %zu",
                        e->bytes.n);
-    for (e->n = (int64_t)(size ? e->bytes.n / size : 0); !size && kn_wire_left(&w); e->n++)
+    for (e->n = (int64_t)(size ? e->bytes.n / size : 0); !size && kn_wire_left(&w); e->n++) {
         if (!kn_wire_varint(&w, &v))
             return data_loss(r, "Corrupt packed varint");
+        if (rt_run_spend(r, &r->left, 1))
+            return r->err->code;
+    }
     return RT_OK;
 }
 
