@@ -172,9 +172,10 @@ void srv_model_gpus_choose(const struct srv_server *s, const struct srv_gpu_use 
 
 void srv_model_gpus_log_no_room(const char *model, bool waits, const struct rt_error *why)
 {
-    RT_LOG(RT_LOG_WARNING, "model %s: %s; the processor runs the model%s", model,
-           rt_error_text(why),
-           waits ? " until the version that it replaces has freed its memory" : " instead");
+    RT_LOG(RT_LOG_WARNING, "model %s: %s; %s", model, rt_error_text(why),
+           waits ? "the processor runs the model until the version that it replaces has freed its "
+                   "memory"
+                 : "the model does not use this GPU");
 }
 
 void srv_model_gpus_end_promises(const struct srv_server *s, uint64_t load)

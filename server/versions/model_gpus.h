@@ -28,7 +28,7 @@ enum rt_status srv_model_gpus_add_triton(const struct srv_server *s, const char 
  * those that have no memory for its constants (rt_session_reserve). */
 void srv_model_gpus_choose(const struct srv_server *s, const struct srv_gpu_use *use, uint64_t load,
                            struct rt_session_accelerators *out);
-/* Logs that the processor runs a model instead of a GPU, as rt_session_reserve reports. */
+/* Logs that a model does not use a GPU, or not yet, as rt_session_reserve reports. */
 void srv_model_gpus_log_no_room(const char *model, bool waits, const struct rt_error *why);
 /* Withdraws what versions have promised to a load that has ended (rt_device_end_promises). */
 void srv_model_gpus_end_promises(const struct srv_server *s, uint64_t load);
