@@ -19,7 +19,8 @@ enum {
 /* Sets malloc's policy for the process. Called once, before other threads start. */
 void rt_heap_set_policy(void);
 
-/* Allocates n bytes, aligned as malloc aligns them. Both rt_heap_free and free() free the block,
+/* Allocates at least n bytes, aligned as malloc aligns them. A block that is used again has at most
+ * `n * 3 / 2` bytes. Both rt_heap_free and free() free the block,
  * but free() does not keep it. Returns NULL if out of memory. */
 void *rt_heap_alloc(size_t n);
 /* Frees a block that rt_heap_alloc, rt_heap_resize or malloc returned, or keeps it as idle. Does
@@ -31,7 +32,8 @@ void *rt_heap_resize(void *p, size_t used, size_t n);
 
 /* Returns the number of bytes of all idle blocks. */
 size_t rt_heap_idle(void);
-/* Frees the blocks that have been idle since before the previous call. */
+/* Frees the blocks that have been idle since before the previous call. The server's manager calls
+ * this function every two seconds while there are idle blocks. The commands never call it. */
 void rt_heap_trim(void);
 
 /* Returns how often since the process started 65,536 or more strings or blocks were freed together.
