@@ -54,10 +54,11 @@ srv_manager_reload(struct srv_manager *m, struct rt_span message, const _Atomic 
  * again, and finds new directories of --models. May be called on any thread.
  *
  * If the request succeeds, `done` is called once, on the manager's thread. For a load, `done` is
- * called when no wanted version remains to be loaded, and for an unload, when no version serves. A
- * load fails if no version serves afterwards. A load or unload fails if the model is not
- * configured. If *cancelled becomes true, the request ends early. *cancelled must remain valid
- * until `done` is called. `err` is valid only during the call of `done`.
+ * called when no wanted version remains to be loaded, and for an unload, when all versions are in
+ * the state END, after their requests have ended and their memory has been freed. A load fails if
+ * no version serves afterwards. A load or unload fails if the model is not configured. If
+ * *cancelled becomes true, the request ends early. *cancelled must remain valid until `done` is
+ * called. `err` is valid only during the call of `done`.
  */
 enum rt_status srv_manager_switch(struct srv_manager *m, struct rt_span model, bool is_on,
                                   const _Atomic bool *cancelled,

@@ -88,6 +88,13 @@ void srv_mgr_take_switches(struct srv_manager *m)
     }
 }
 
+/* Returns whether the version lets a load (`is_on`) or an unload end. An unload waits for all
+ * versions. A load does not wait for the versions that it replaces. */
+static bool is_at_rest(const struct srv_managed_version *e, bool is_on)
+{
+    return e->state == SRV_END || (is_on && (e->state == SRV_AVAILABLE || !e->wanted));
+}
+
 /* Returns whether the request has ended. If it has, sets *st to the result. */
 static bool is_over(struct srv_manager *m, const struct srv_switch *s, enum rt_status *st,
                     struct rt_error *err)
@@ -110,8 +117,7 @@ static bool is_over(struct srv_manager *m, const struct srv_switch *s, enum rt_s
     restart(m, model, true);
     for (int i = 0; i < model->n_entries; i++) {
         const struct srv_managed_version *e = model->entries[i];
-        const bool is_moving = e->state != SRV_AVAILABLE && e->state != SRV_END;
-        if ((e->wanted && is_moving) || (!s->is_on && e->state == SRV_AVAILABLE))
+        if (!is_at_rest(e, s->is_on))
             return false;
         n_serving += e->state == SRV_AVAILABLE;
         if (s->is_on && e->wanted && e->state == SRV_END)

@@ -17,6 +17,8 @@ from inference import grpc_service_pb2, grpc_service_pb2_grpc
 from support import MODELS, SLOW, Server, wait_for
 from test_oip import EXTREMES, TYPES, WAIT, raw_strings, tensor
 
+UNLOADED = {("half", "UNAVAILABLE", "unloaded by request")}
+
 
 class Repository(test_oip.Client):
     """Loads and unloads models by request, over REST and gRPC."""
@@ -69,6 +71,7 @@ class Repository(test_oip.Client):
                               lambda: self.switch_by_grpc("Load", repository_name="half"))):
             self.assertTrue(self.is_ready("half"))
             unload()
+            self.assertEqual(self.states(), UNLOADED)
             unload()
             self.assertFalse(self.is_ready("half"))
             status, _, body = self.ask("GET", "/v2/models/half")
@@ -76,15 +79,31 @@ class Repository(test_oip.Client):
             self.assertIn(b"the state of version 2 is ", body)
             status, _, body = self.ask("POST", "/v1/models/half:predict", b'{"instances": [1]}')
             self.assertEqual(status, 404, body)
-            until = time.monotonic() + WAIT
-            while self.states() != {("half", "UNAVAILABLE", "unloaded by request")} and time.monotonic() < until:
-                time.sleep(0.05)
-            self.assertEqual(self.states(), {("half", "UNAVAILABLE", "unloaded by request")})
+            self.assertEqual(self.states(), UNLOADED)
             # the server stays ready although the model is unloaded
             self.assertEqual(self.ask("GET", "/v2/health/ready")[0], 200)
             load()
             load()
             self.assertEqual(self.states(), {("half", "READY", "")})
+
+    def test_an_unload_waits_for_requests_that_run(self):
+        small_models.write_endless(os.path.join(self.folder, "endless", "1"))
+        self.serve("--enable_model_warmup=false", "--default_deadline_seconds=5")
+        request = grpc_service_pb2.ModelInferRequest(model_name="endless", raw_input_contents=[struct.pack("<f", 1)])
+        request.inputs.add(name="x", datatype="FP32")
+        call = self.stub.ModelInfer.future(request, timeout=1000 * WAIT)
+        self.addCleanup(call.cancel)
+        wait_for(lambda: self.server.metric("slipway_jobs") == 1, "the run")
+        # the deadline of an unload ends the call, but not the unload
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.stub.RepositoryModelUnload(
+                grpc_service_pb2.RepositoryModelUnloadRequest(model_name="endless"), timeout=0.5)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        self.assertEqual({state for name, state, _ in self.states() if name == "endless"}, {"UNLOADING"})
+        self.switch("unload", "endless")
+        self.assertIn(("endless", "UNAVAILABLE", "unloaded by request"), self.states())
+        self.assertEqual(call.exception(timeout=WAIT).code(), grpc.StatusCode.UNAVAILABLE)
+        self.assertIn("the version was unloaded", call.exception().details())
 
     def test_a_load_finds_what_is_new(self):
         self.serve()
