@@ -100,5 +100,8 @@ struct srv_version_statistics {
  * during the call may be counted in part. */
 void srv_metrics_statistics(const struct srv_metrics *m, const struct srv_version_metrics *v,
                             struct srv_version_statistics *out);
+/* Returns the number of inference requests of all models that failed before they had a version. It
+ * decreases when the counters of a gone model are freed. May be called on any thread. */
+uint64_t srv_metrics_refused(struct srv_metrics *m);
 
 #endif

@@ -38,3 +38,25 @@ void srv_metrics_statistics(const struct srv_metrics *m, const struct srv_versio
             out->batches[k] += srv_count_of(&v->runs[i].sizes[k]);
     }
 }
+
+static uint64_t refused_of(const struct srv_metrics *m, const struct srv_model_metrics *model)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < m->n_io_loops; i++)
+        for (int api = 0; api < SRV_N_JOB_APIS; api++)
+            for (int code = 0; code < SRV_N_CODES; code++)
+                n += code == RT_OK ? 0 : srv_count_of(&model->io_loops[i].unmade[api][code]);
+    return n;
+}
+
+uint64_t srv_metrics_refused(struct srv_metrics *m)
+{
+    uint64_t n = refused_of(m, m->unknown);
+
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < m->n_models; i++)
+        n += refused_of(m, m->models[i]);
+    rt_mutex_unlock(&m->mu);
+    return n;
+}

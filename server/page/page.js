@@ -752,8 +752,10 @@ function totalOf(rows, before) {
 function showLive(now, before, seconds) {
   const total = totalOf(now.versions, before);
   const runs = total.batches.reduce((a, b) => a + b, 0);
-  tiles.requests.add(requests(total) / seconds);
-  tiles.errors.add(total.failed / seconds);
+  // The count falls when the counters of a model that is gone are freed.
+  const refused = Math.max(0, now.refused - last.refused);
+  tiles.requests.add((requests(total) + refused) / seconds);
+  tiles.errors.add((total.failed + refused) / seconds);
   tiles.p50.add(quantile(total.latency, now.latency_scale_us, 0.5));
   tiles.p99.add(quantile(total.latency, now.latency_scale_us, 0.99));
   tiles.batch.add(total.rows / runs);

@@ -47,11 +47,11 @@ void srv_page_write_begin(struct rt_bytes *out, const struct srv_page_totals *t)
     rt_bytes_addf(out, "retry: %d\ndata: {\"server\":\"" SLIPWAY_VERSION "\",\"time_ms\":%" PRId64,
                   SRV_PAGE_RETRY_MS, t->time_ms);
     rt_bytes_addf(out,
-                  ",\"ready\":%s,\"requests_in_flight\":%" PRId64 ",\"bytes_in_flight\":%" PRId64
-                  ",\"jobs\":%" PRId64 ",\"resident_bytes\":%" PRId64 ",\"cpu_ms\":%" PRId64
-                  ",\"cores\":%d",
-                  t->is_ready ? "true" : "false", t->requests_in_flight, t->bytes_in_flight,
-                  t->jobs, t->resident_bytes, t->cpu_ms, t->cores);
+                  ",\"ready\":%s,\"refused\":%" PRIu64 ",\"requests_in_flight\":%" PRId64
+                  ",\"bytes_in_flight\":%" PRId64 ",\"jobs\":%" PRId64
+                  ",\"resident_bytes\":%" PRId64 ",\"cpu_ms\":%" PRId64 ",\"cores\":%d",
+                  t->is_ready ? "true" : "false", t->refused, t->requests_in_flight,
+                  t->bytes_in_flight, t->jobs, t->resident_bytes, t->cpu_ms, t->cores);
     write_scale(out, "latency_scale_us", &srv_scale_time);
     write_scale(out, "batch_scale", &srv_scale_rows);
     rt_bytes_adds(out, ",\"versions\":[");
@@ -139,6 +139,7 @@ static void read_totals(struct srv_server *s, int n_viewers, struct srv_page_tot
     *out = (struct srv_page_totals){
         .time_ms = rt_now_ns() / 1000000,
         .is_ready = s->manager && srv_is_ready(s->manager) && !atomic_load(&s->draining),
+        .refused = s->metrics ? srv_metrics_refused(s->metrics) : 0,
         .requests_in_flight = requests < n_viewers ? 0 : requests - n_viewers,
         .bytes_in_flight = atomic_load(&s->in_flight.held),
         .jobs = s->scheduler ? srv_scheduler_jobs(s->scheduler) : 0,

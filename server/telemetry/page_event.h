@@ -2,10 +2,11 @@
  * Writes an event of the web page: the models with the states of their versions, and the figures of
  * the server, as JSON in the form of server-sent events. `answered`, `failed`, `rows`, `latency`
  * and `batches` are totals since the version was loaded, `errors` is the number of errors that were
- * ever kept for its model, and `cpu_ms` is a total since the process began. The other figures are
- * current values. The browser subtracts two events, so that the server keeps nothing for a viewer.
+ * ever kept for its model, `refused` is as srv_metrics_refused returns it, and `cpu_ms` is a total
+ * since the process began. The other figures are current values. The browser subtracts two events,
+ * so that the server keeps nothing for a viewer.
  *
- * Threads: any. The functions take the locks of the manager, one after another.
+ * Threads: any. The functions take the locks of the manager and of the metrics, one after another.
  */
 #ifndef SRV_PAGE_EVENT_H
 #define SRV_PAGE_EVENT_H
@@ -25,6 +26,7 @@ enum {
 struct srv_page_totals {
     int64_t time_ms; /* monotonic time, for rates */
     bool is_ready;
+    uint64_t refused; /* inference requests that failed before they had a version */
     int64_t requests_in_flight, bytes_in_flight, jobs, resident_bytes, cpu_ms;
     int cores;
 };

@@ -699,6 +699,21 @@ class PageInChromium(PageCase):
                 field.form.dispatchEvent(new DragEvent('drop', {{dataTransfer: files, cancelable: true}}));
         }}""")
 
+    def test_refusals_are_in_the_rates(self):
+        self.put("m/half_plus_two/1")
+        server = self.serve(f"--models={self.path('m')}", "--quota_client=x-client", "--quota_requests_per_second=0.01")
+        browser = self.open(server)
+        tile = "parseFloat(document.getElementById('value-%s-per-second').textContent) > 1"
+
+        def rates_are_seen():
+            for _ in range(10):
+                server.post("/v1/models/half_plus_two:predict", {"instances": [1]})
+            return browser.run(tile % "errors") and browser.run(tile % "requests")
+
+        wait_for(rates_are_seen, "the rates")
+        self.assertGreaterEqual(self.event(server)["refused"], 9)
+        self.assertEqual(browser.problems, [])
+
     def test_an_image_is_the_value_of_an_input(self):
         """The page is at an address of its own, where its form works too."""
         self.put("m/digits/1", "digits/1")

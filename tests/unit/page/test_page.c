@@ -186,7 +186,7 @@ static void names_and_messages_cannot_leave_their_strings(void **state)
 {
     static char message[SRV_PAGE_MESSAGE_BYTES * 2];
     struct srv_figures figures = {.version = INT64_MAX, .n_queued = 4};
-    const struct srv_page_totals totals = {.cores = 2};
+    const struct srv_page_totals totals = {.refused = UINT64_MAX, .cores = 2};
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);
     struct srv_version_status status = {INT64_MAX, SRV_AVAILABLE, RT_OK, message};
     struct rt_bytes out;
@@ -204,6 +204,7 @@ static void names_and_messages_cannot_leave_their_strings(void **state)
     assert_true(contains(json, "{\"model\":\"a\\n\\ndata: {}\\r\\\"\\\\<b>\xef\xbf\xbd\","));
     assert_true(contains(json, "\"version\":\"9223372036854775807\",\"state\":\"AVAILABLE\""));
     assert_true(contains(json, "\"device\":\"CPU\",\"precision\":\"bf16\""));
+    assert_true(contains(json, "\"refused\":18446744073709551615,"));
     assert_true(contains(json, "\"queued\":4"));
     assert_true(contains(json, "\"latency\":[0,0,7],\"batches\":[1]}"));
     assert_true(contains(json, ",{\"model\":\"</script>\",\"version\":\"\",\"state\":\"NONE\","

@@ -177,6 +177,26 @@ static void a_few_models_that_there_are_not_are_told_apart(void **state)
     end(w);
 }
 
+static void refusals_of_inference_are_counted_over_all_models(void **state)
+{
+    (void)state;
+    struct world *w = begin();
+    struct srv_metrics *m = w->server.metrics;
+    count(w, 0, 0, RT_INTERNAL, 0);
+    srv_metrics_request(&w->io_loop[0], NULL, NULL, rt_span_str("m"), SRV_STATUS, RT_NOT_FOUND, 0);
+    srv_metrics_request(&w->io_loop[0], NULL, NULL, rt_span_str("m"), SRV_PREDICT, RT_OK, 0);
+    assert_int_equal(srv_metrics_refused(m), 0);
+    for (int i = 0; i < N_IO_LOOPS; i++)
+        srv_metrics_request(&w->io_loop[i], NULL, NULL, rt_span_str(i ? "m" : "nobody"), SRV_INFER,
+                            RT_RESOURCE_EXHAUSTED, 0);
+    assert_int_equal(srv_metrics_refused(m), N_IO_LOOPS);
+    w->io_loop[0].map = &w->map;
+    srv_metrics_request(&w->io_loop[0], NULL, NULL, rt_span_str("m"), SRV_CLASSIFY,
+                        RT_INVALID_ARGUMENT, 0);
+    assert_int_equal(srv_metrics_refused(m), N_IO_LOOPS + 1);
+    end(w);
+}
+
 static void totals_do_not_go_back_when_a_version_goes(void **state)
 {
     (void)state;
@@ -605,6 +625,7 @@ int main(void)
         cmocka_unit_test(requests_are_summed_over_the_threads_of_an_entrypoint),
         cmocka_unit_test(latencies_fall_into_servings_buckets_and_add_up),
         cmocka_unit_test(a_few_models_that_there_are_not_are_told_apart),
+        cmocka_unit_test(refusals_of_inference_are_counted_over_all_models),
         cmocka_unit_test(totals_do_not_go_back_when_a_version_goes),
         cmocka_unit_test(labels_are_escaped),
         cmocka_unit_test(a_long_label_is_cut_but_differs_from_others),
