@@ -172,7 +172,7 @@ class Rest(OipTest):
                 ("/v2/models/half_plus_two/versions/7/ready", 503, "has no version 7"),
                 ("/v2/models/half_plus_two/versions/7x", 400, 'the version "7x" is no number'),
                 ("/v2/models/half_plus_two@no", 404, 'no signature "no"'),
-                ("/v2/models/types", 404, 'no signature "serving_default"'),
+                ("/v2/models/types", 404, 'no signature "serving_default"; it has "bfloat16", "bool", '),
                 ("/v2/models/types@complex64", 501, 'input "x" is of type complex64'),
                 ("/v2/models/half_plus_two/trace/setting", 501, "does not have trace settings"),
                 ("/v2/trace/setting", 501, "does not have trace settings"),
@@ -184,6 +184,20 @@ class Rest(OipTest):
                 got, answer = self.get(path)
                 self.assertIn(words, answer["error"])
                 self.assertEqual(got, status)
+
+    def test_an_unknown_signature_names_a_few_of_many(self):
+        def build(g):
+            g.placeholder("x", "float")
+            g.node("y", "Identity", "x", T="float")
+
+        with tempfile.TemporaryDirectory(prefix="slipway-oip-") as folder:
+            small_models.write(os.path.join(folder, "1"), {f"{i:0100}": ({"x": ("x", "float")}, {"y": ("y", "float")})
+                                                           for i in range(9)}, build)
+            with Server(f"--model_base_path={folder}", "--model_name=many") as server:
+                status, body = server.get("/v2/models/many")
+        self.assertEqual(status, 404)
+        self.assertEqual(json.loads(body)["error"], 'the model has no signature "serving_default"; it has '
+                         + ", ".join(f'"{i:0100}"' for i in range(4)) + " and 5 more")
 
     def test_every_type_in_json_and_as_binary_data(self):
         for dtype, (name, form, _) in TYPES.items():
@@ -317,7 +331,7 @@ class Rest(OipTest):
                  {"inputs": [one], "outputs": [{"name": "y", "parameters": {"classification": -3}}]})):
             with self.subTest(words):
                 self.refused(status, words, "types@float", request)
-        self.refused(404, 'no signature "no"', "types@no", {"inputs": [one]})
+        self.refused(404, 'no signature "no"; it has "bfloat16", "bool", ', "types@no", {"inputs": [one]})
         self.refused(404, 'model "types@float" is not served', "types@float@float", {"inputs": [one]})
         for dtype, bad in (("INT8", 128), ("UINT8", -1), ("INT32", 1.5), ("UINT64", 2**64), ("BOOL", 2),
                            ("INT64", True), ("BYTES", 1), ("FP32", 1e300)):

@@ -109,6 +109,9 @@ struct rt_span srv_oip_full_name(const struct srv_model_spec *spec);
 enum rt_status srv_oip_not_found(const struct srv_inference *inf, enum rt_status st,
                                  struct rt_error *err);
 enum rt_status srv_oip_resolve(struct srv_inference *inf, struct rt_error *err);
+/* Sets the error of a signature that the version does not have, which names those that it has. */
+enum rt_status srv_oip_fail_signature(const struct srv_version *version, struct rt_span wanted,
+                                      struct rt_error *err);
 enum rt_status srv_oip_bind(struct srv_inference *inf, struct rt_error *err);
 /* Sets the error of a model or version that is not served. */
 enum rt_status srv_oip_fail_model(const struct srv_model_spec *spec, struct rt_error *err);

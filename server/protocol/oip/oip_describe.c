@@ -115,11 +115,8 @@ enum rt_status srv_oip_find_model(struct srv_description *d)
     const struct rt_model_signature *sig = name && (!wanted.n || strlen(name) == wanted.n)
                                                ? rt_model_signature(d->version->loaded, name)
                                                : NULL;
-    if (!sig) {
-        const struct rt_span shown = rt_error_name(d->err, wanted.n ? wanted : rt_span_str(own));
-        return rt_fail(d->err, RT_NOT_FOUND, "the model has no signature \"%.*s\"", (int)shown.n,
-                       (const char *)shown.p);
-    }
+    if (!sig)
+        return srv_oip_fail_signature(d->version, wanted.n ? wanted : rt_span_str(own), d->err);
     st = check_types(sig->def->inputs, sig->def->n_inputs, "input", d->err);
     if (!st)
         st = check_types(sig->def->outputs, sig->def->n_outputs, "output", d->err);

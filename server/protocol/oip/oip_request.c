@@ -107,14 +107,39 @@ enum rt_status srv_oip_request_parameter(struct srv_inference *inf, struct rt_sp
     return RT_OK;
 }
 
+enum rt_status srv_oip_fail_signature(const struct srv_version *version, struct rt_span wanted,
+                                      struct rt_error *err)
+{
+    const struct rt_model *model = version->loaded;
+    const struct rt_span shown = rt_error_name(err, wanted);
+    char names[512] = "", more[32] = "";
+    size_t used = 0;
+    int i = 0;
+
+    for (; i < model->n_signatures; i++) {
+        const int n = snprintf(names + used, sizeof names - used, "%s\"%s\"",
+                               i ? ", " : "; it has ", model->signatures[i].def->name);
+        if (n < 0 || (size_t)n >= sizeof names - used)
+            break;
+        used += (size_t)n;
+    }
+    names[used] = '\0'; /* a name that does not fit is left out as a whole */
+    if (i < model->n_signatures)
+        snprintf(more, sizeof more, "%s %d more", used ? " and" : "; it has",
+                 model->n_signatures - i);
+    return rt_fail(err, RT_NOT_FOUND, "the model has no signature \"%.*s\"%s%s", (int)shown.n,
+                   (const char *)shown.p, names, more);
+}
+
 enum rt_status srv_oip_resolve(struct srv_inference *inf, struct rt_error *err)
 {
     const struct rt_span name = inf->spec.signature.n
                                     ? inf->spec.signature
                                     : rt_span_str(srv_triton_signature(inf->job->version->triton));
+    const enum rt_status st =
+        srv_inference_signature(inf, name, &inf->job->signature, RT_NOT_FOUND, "%s", err);
 
-    return srv_inference_signature(inf, name, &inf->job->signature, RT_NOT_FOUND,
-                                   "the model has no signature \"%s\"", err);
+    return st == RT_NOT_FOUND ? srv_oip_fail_signature(inf->job->version, name, err) : st;
 }
 
 static enum rt_status fail_type(struct rt_error *err, const char *what, const char *alias,
