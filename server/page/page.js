@@ -235,7 +235,7 @@ class LastErrors {
     this.loaded = this.count;
     try {
       const answer = await ask(this.path);
-      if (!answer.ok) throw new Error(answer.text);
+      if (!answer.ok) throw failure(answer);
       this.list.replaceChildren(...JSON.parse(answer.text).errors.map((e) => {
         const item = make("li");
         const at = make("time", "", new Date(e.at_ms).toLocaleTimeString() + " ");
@@ -274,7 +274,7 @@ class Profile {
     clearTimeout(this.timer);
     try {
       const answer = await ask(path, body);
-      if (!answer.ok) throw new Error(answer.text);
+      if (!answer.ok) throw failure(answer);
       const { running, requests } = JSON.parse(answer.text);
       this.state.className = "quiet";
       if (running || requests.length)
@@ -405,7 +405,7 @@ class Plan {
     try {
       const answer = await ask(this.path + encodeURIComponent(wanted));
       if (wanted !== this.shown) return; // another signature was chosen meanwhile
-      if (!answer.ok) throw new Error(answer.text);
+      if (!answer.ok) throw failure(answer);
       this.show(JSON.parse(answer.text));
     } catch (error) {
       this.shown = null;
@@ -608,6 +608,15 @@ async function ask(path, body) {
   return { ok: answer.ok, status: answer.status, text: await answer.text() };
 }
 
+// The error of an answer, whose text is JSON unless something between browser and server has answered.
+function failure(answer) {
+  try {
+    return new Error(JSON.parse(answer.text).error || answer.text);
+  } catch {
+    return new Error(answer.text);
+  }
+}
+
 class TryIt {
   constructor(model, index) {
     this.path = "/v1/models/" + encodeURIComponent(model);
@@ -624,7 +633,7 @@ class TryIt {
     this.node.append(this.body);
     try {
       const answer = await ask(this.path + "/metadata");
-      if (!answer.ok) throw new Error(answer.text);
+      if (!answer.ok) throw failure(answer);
       this.signatures = JSON.parse(answer.text).metadata.signature_def.signature_def;
       this.fill();
     } catch (error) {

@@ -714,6 +714,16 @@ class PageInChromium(PageCase):
         self.assertGreaterEqual(self.event(server)["refused"], 9)
         self.assertEqual(browser.problems, [])
 
+    def test_a_second_profile_is_refused_with_a_sentence(self):
+        for name in "ab":
+            self.put(f"m/{name}/1")
+        server = self.serve(f"--models={self.path('m')}")
+        browser = self.open(server)
+        self.assertEqual(self.ask(server, "/page/profile/a/50", "POST")[0], 200)
+        browser.run("document.querySelectorAll('.profile button')[1].click()")
+        self.wait(browser, "/^There is no profile: another profile runs, [^{}]*$/.test("
+                  "document.querySelectorAll('.profile [role=status]')[1].textContent)", "the sentence")
+
     def test_an_image_is_the_value_of_an_input(self):
         """The page is at an address of its own, where its form works too."""
         self.put("m/digits/1", "digits/1")
