@@ -140,11 +140,20 @@ static struct rt_span path_of(struct rt_span uri)
     return rt_span_of(uri.p, query ? (size_t)(query - uri.p) : uri.n);
 }
 
+/* Returns what the error of a path that nothing serves advises. */
+static const char *hint_for(struct rt_span path, enum srv_route_set set)
+{
+    if (set != SRV_ROUTES_WITHOUT_PAGE && srv_route_take(&path, srv_page_profile_path))
+        return "POST /page/profile/MODEL/N begins a profile of N requests";
+    return set == SRV_ROUTES_OF_PAGE ? "the page is at /" : "models are under /v1/models/";
+}
+
 /* Finds a route among all that the server has. `uri` begins with the path. */
 static enum rt_status find(struct srv_route *out, const struct srv_protocols *protocols,
                            const char *method, struct rt_span uri, const char *metrics_path,
-                           bool has_page, struct rt_arena *arena, struct rt_error *err)
+                           enum srv_route_set set, struct rt_arena *arena, struct rt_error *err)
 {
+    const bool has_page = set != SRV_ROUTES_WITHOUT_PAGE;
     struct rt_span path = path_of(uri), rest;
     if (*metrics_path && rt_span_is(path, metrics_path)) {
         out->target = SRV_TO_METRICS;
@@ -181,8 +190,8 @@ static enum rt_status find(struct srv_route *out, const struct srv_protocols *pr
         const enum rt_status st = srv_route_decode(&out->spec.name, arena, err);
         return st ? st : srv_route_decode(&out->spec.signature, arena, err);
     }
-    return rt_fail(err, RT_NOT_FOUND, "Nothing is served at %.*s: models are under /v1/models/",
-                   (int)path.n, (const char *)path.p);
+    return rt_fail(err, RT_NOT_FOUND, "Nothing is served at %.*s: %s", (int)path.n,
+                   (const char *)path.p, hint_for(path, set));
 }
 
 enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *protocols,
@@ -198,8 +207,7 @@ enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *prot
         if (slash)
             uri = rt_span_of(slash, rest.n - (size_t)(slash - rest.p));
     }
-    const enum rt_status st =
-        find(out, protocols, method, uri, metrics_path, set != SRV_ROUTES_WITHOUT_PAGE, arena, err);
+    const enum rt_status st = find(out, protocols, method, uri, metrics_path, set, arena, err);
     const bool is_in_set =
         set != SRV_ROUTES_OF_PAGE || srv_route_is_page(out) ||
         (out->target == SRV_TO_CALL && out->endpoint && out->endpoint->is_for_page);

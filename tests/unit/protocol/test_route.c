@@ -263,8 +263,11 @@ static void the_pages_address_has_the_page_and_the_calls_of_its_form(void **stat
         assert_null(a.to.endpoint);
         rt_arena_free(a.arena);
     }
-    refused("GET", "/nothing", RT_NOT_FOUND, "Nothing is served at /nothing");
+    refused("GET", "/nothing", RT_NOT_FOUND, "Nothing is served at /nothing: the page is at /");
+    refused("POST", "/page/profile/m/0", RT_NOT_FOUND,
+            "POST /page/profile/MODEL/N begins a profile");
     set = SRV_ROUTES_WITHOUT_PAGE;
+    refused("POST", "/page/profile/m/0", RT_NOT_FOUND, "models are under /v1/models/");
 }
 
 int main(void)
