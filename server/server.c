@@ -29,7 +29,7 @@
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_log.h"
 #include "server/tracing/profile.h"
-#include "server/tracing/tracer.h"
+#include "server/tracing/tracer_options.h"
 #include "server/http/rest.h"
 #include "server/batching/scheduler.h"
 #include "server/config/settings.h"
@@ -127,47 +127,18 @@ static enum rt_status resolve_settings(struct srv_server *s, struct rt_error *er
         return rt_fail_memory(err, "the settings", 0);
     enum rt_status st = srv_settings_resolve(&s->options, s->settings, err);
     srv_settings_threads(&s->options, rt_machine_cores());
-    return st ? st : srv_settings_check_address(&s->options, err);
+    return st ? st : srv_settings_check_addresses(&s->options, err);
 }
 
 /* Starts the tracer if there is a collector. */
 static enum rt_status start_tracer(struct srv_server *s, struct rt_error *err)
 {
-    static const char path[] = "/v1/traces";
-    const struct srv_options *o = &s->options;
-    size_t n = strlen(o->otlp_endpoint);
-    const bool is_complete =
-        o->otlp_endpoint_is_complete ||
-        (n >= sizeof path && strcmp(o->otlp_endpoint + n - sizeof path + 1, path) == 0);
+    struct srv_tracer_options t;
 
-    if (!n)
+    if (!*s->options.otlp_endpoint)
         return RT_OK;
-    n -= n > 1 && strcmp(o->otlp_endpoint + n - 2, "//") != 0 && o->otlp_endpoint[n - 1] == '/';
-    const char *url = is_complete
-                          ? o->otlp_endpoint
-                          : rt_arena_printf(s->settings, "%.*s%s", (int)n, o->otlp_endpoint, path);
-    if (!url)
-        return rt_fail_memory(err, "the tracer", n);
-    const struct srv_tracer_options t = {
-        .exporter = {.url = url,
-                     .headers = o->otlp_headers,
-                     .ca_file = o->otlp_certificate,
-                     .cert_file = o->otlp_client_certificate,
-                     .key_file = o->otlp_client_key,
-                     .resource = {.service_name = o->otlp_service_name,
-                                  .attributes = o->otlp_resource_attributes},
-                     .timeout_ns = o->otlp_timeout_ms * 1000000,
-                     .interval_ns = o->otlp_interval_ms * 1000000,
-                     .queue_length = (int)o->otlp_queue_length},
-        .ratio = o->trace_sampling_ratio,
-        .by_parent = o->trace_sampling_by_parent};
-    return srv_tracer_start(&t, &s->tracer, err);
-}
-
-/* Returns whether `name` can be the name of a header and the key of gRPC's metadata. */
-static bool is_header_name(const char *name)
-{
-    return name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.")] == '\0';
+    const enum rt_status st = srv_tracer_options(&s->options, s->settings, &t, err);
+    return st ? st : srv_tracer_start(&t, &s->tracer, err);
 }
 
 static enum rt_status open_quota(struct srv_server *s, struct rt_error *err)
@@ -176,23 +147,10 @@ static enum rt_status open_quota(struct srv_server *s, struct rt_error *err)
     const struct srv_quota_limits limits = {.requests_per_s = o->quota_requests_per_second,
                                             .bytes_per_s = (double)o->quota_bytes_per_second,
                                             .n_clients = o->quota_max_clients};
-    const bool has_limit =
-        limits.requests_per_s > 0 || limits.bytes_per_s > 0 || o->quota_queue_share > 0;
+    const enum rt_status st = srv_settings_check_quota(o, err);
 
-    if (!*o->quota_client && !has_limit)
-        return RT_OK;
-    if (!*o->quota_client || !has_limit)
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "--quota_client needs --quota_requests_per_second, "
-                       "--quota_bytes_per_second or --quota_queue_share, and they need "
-                       "--quota_client");
-    if (o->quota_queue_share > 1)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "--quota_queue_share=%g is larger than 1",
-                       o->quota_queue_share);
-    if (!is_header_name(o->quota_client))
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "--quota_client=%s is neither tls nor the lower-case name of a header",
-                       o->quota_client);
+    if (st || !*o->quota_client)
+        return st;
     s->quota = srv_quota_new(&limits);
     return s->quota ? RT_OK : rt_fail_memory(err, "quotas", 0);
 }
@@ -200,9 +158,9 @@ static enum rt_status open_quota(struct srv_server *s, struct rt_error *err)
 static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
 {
     const struct srv_options *o = &s->options;
-    if (o->rest_api_port != 0 && o->rest_api_port == o->port)
-        RT_LOG(RT_LOG_ERROR, "server_options.http_port cannot be same as grpc_port. Please use a "
-                             "different port for HTTP/REST API. Skipped exporting HTTP/REST API.");
+    const char *warning = srv_settings_port_warning(o);
+    if (warning)
+        RT_LOG(RT_LOG_ERROR, "%s", warning);
     s->metrics = srv_metrics_new((int)(o->num_rest_threads + o->num_grpc_threads),
                                  srv_scheduler_n_workers(s));
     if (!s->metrics)

@@ -1,5 +1,6 @@
 #include "server/commands/command.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/base/print.h"
@@ -7,7 +8,9 @@
 #include "server/config/batching.h"
 #include "server/grpc/grpc.h"
 #include "server/http/rest_tls.h"
+#include "server/config/otel_environment.h"
 #include "server/config/settings.h"
+#include "server/tracing/tracer_options.h"
 #include "server/versions/source.h"
 
 static const char usage[] =
@@ -93,6 +96,7 @@ static int parse_args(struct check *c, int argc, const char *const *argv)
     }
     switch (srv_options_parse(&c->options, false, n, flags, stderr)) {
     case SRV_PARSE_RUN:
+        srv_otel_environment(&c->options, getenv);
         return -1;
     case SRV_PARSE_EXIT_0:
         return SRV_EXIT_OK;
@@ -226,13 +230,24 @@ static enum rt_status check_models(struct check *c, struct rt_error *err)
 static enum rt_status check_transports(const struct srv_options *o, struct rt_error *err)
 {
     struct srv_rest_tls tls = {0};
-    enum rt_status st = srv_settings_check_address(o, err);
+    enum rt_status st = srv_settings_check_addresses(o, err);
     if (!st && srv_settings_wants_http(o))
         st = srv_rest_tls_read(&tls, o, err);
     srv_rest_tls_clear(&tls);
     if (!st && srv_settings_wants_grpc(o))
         st = srv_grpc_check(o, err);
     return st;
+}
+
+/* Checks the collector of traces, which the environment may name too. */
+static enum rt_status check_tracer(struct check *c, struct rt_error *err)
+{
+    struct srv_tracer_options t;
+
+    if (!*c->options.otlp_endpoint)
+        return RT_OK;
+    const enum rt_status st = srv_tracer_options(&c->options, c->arena, &t, err);
+    return st ? st : srv_tracer_check(&t, err);
 }
 
 static enum rt_status check_autotune(const struct srv_options *o, struct rt_error *err)
@@ -282,13 +297,19 @@ static enum rt_status check(struct check *c, struct rt_error *err)
     if (!st)
         st = srv_batching_of_server(&batching, o, err);
     if (!st)
+        st = srv_settings_check_quota(o, err);
+    if (!st)
         st = check_transports(o, err);
+    if (!st)
+        st = check_tracer(c, err);
     if (!st)
         st = check_autotune(o, err);
     if (!st && has_models)
         st = check_models(c, err);
     if (st)
         return st;
+    if (srv_settings_port_warning(o))
+        rt_print(stdout, "warning: %s\n", srv_settings_port_warning(o));
     if (*o->platform_config_file || *o->batching_parameters_file || o->enable_batching)
         print_batching(&batching);
     if (*o->platform_config_file || *o->tensorflow_session_config_file || o->num_workers)

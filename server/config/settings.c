@@ -1,7 +1,9 @@
 #include "server/config/settings.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -332,19 +334,6 @@ static enum rt_status read_thread_pools(const struct srv_options *o, struct rt_e
     return st;
 }
 
-static enum rt_status check_page_address(const struct srv_options *o, struct rt_error *err)
-{
-    char host[SRV_MAX_HOST];
-    int64_t port;
-
-    if (!*o->page_address)
-        return RT_OK;
-    if (!o->page)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "--page_address=%s needs --page", o->page_address);
-    return srv_settings_split_address("page_address", o->page_address, host, sizeof host, &port,
-                                      err);
-}
-
 enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *arena,
                                     struct rt_error *err)
 {
@@ -359,7 +348,7 @@ enum rt_status srv_settings_resolve(struct srv_options *o, struct rt_arena *aren
         st = read_thread_pools(o, err);
     if (!st && *o->monitoring_config_file)
         st = read_monitoring(o, arena, err);
-    return st ? st : check_page_address(o, err);
+    return st;
 }
 
 enum rt_status srv_settings_check_batching(const struct srv_options *o, struct rt_error *err)
@@ -392,27 +381,37 @@ enum rt_status srv_settings_check(const struct srv_options *o, struct rt_error *
     return srv_settings_check_batching(o, err);
 }
 
-enum rt_status srv_settings_check_address(const struct srv_options *o, struct rt_error *err)
+/* ---- quotas ---- */
+
+/* Returns whether `name` can be the name of a header and the key of gRPC's metadata. */
+static bool is_header_name(const char *name)
 {
-    const char *address = o->bind_address;
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-    struct addrinfo *found = NULL;
-    if (!*address)
-        return RT_OK;
-    int failed = getaddrinfo(address, "0", &hints, &found);
-    if (failed)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "--bind_address=%s: %s", address,
-                       gai_strerror(failed));
-    int fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, 0);
-    int bound = fd < 0 ? -1 : bind(fd, found->ai_addr, found->ai_addrlen);
-    int number = errno;
-    if (fd >= 0)
-        close(fd);
-    freeaddrinfo(found);
-    return bound ? rt_fail(err, RT_INVALID_ARGUMENT, "--bind_address=%s: %s", address,
-                           strerror(number))
-                 : RT_OK;
+    return name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.")] == '\0';
 }
+
+enum rt_status srv_settings_check_quota(const struct srv_options *o, struct rt_error *err)
+{
+    const bool has_limit = o->quota_requests_per_second > 0 || o->quota_bytes_per_second > 0 ||
+                           o->quota_queue_share > 0;
+
+    if (!*o->quota_client && !has_limit)
+        return RT_OK;
+    if (!*o->quota_client || !has_limit)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--quota_client needs --quota_requests_per_second, "
+                       "--quota_bytes_per_second or --quota_queue_share, and they need "
+                       "--quota_client");
+    if (o->quota_queue_share > 1)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--quota_queue_share=%g is larger than 1",
+                       o->quota_queue_share);
+    if (!is_header_name(o->quota_client))
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--quota_client=%s is neither tls nor the lower-case name of a header",
+                       o->quota_client);
+    return RT_OK;
+}
+
+/* ---- listeners ---- */
 
 enum rt_status srv_settings_split_address(const char *flag, const char *value, char *host,
                                           size_t capacity, int64_t *port, struct rt_error *err)
@@ -431,6 +430,104 @@ enum rt_status srv_settings_split_address(const char *flag, const char *value, c
     memcpy(host, given, n);
     host[n] = '\0';
     return RT_OK;
+}
+
+struct listener {
+    const char *flag, *value; /* value is NULL if the flag contains only the port */
+    char host[SRV_MAX_HOST];
+    int64_t port;
+};
+
+static enum rt_status add_listener(struct listener *list, int *n, const char *flag,
+                                   const char *value, struct rt_error *err)
+{
+    struct listener *l = &list[*n];
+
+    if (!*value)
+        return RT_OK;
+    l->flag = flag;
+    l->value = value;
+    (*n)++;
+    return srv_settings_split_address(flag, value, l->host, sizeof l->host, &l->port, err);
+}
+
+static void add_port(struct listener *list, int *n, const char *flag, const char *host,
+                     int64_t port)
+{
+    struct listener *l = &list[(*n)++];
+
+    *l = (struct listener){.flag = flag, .port = port};
+    snprintf(l->host, sizeof l->host, "%s", *host ? host : "0.0.0.0");
+}
+
+/* Returns whether a listener at all addresses of the machine has the address `host` too. The
+ * address "::" includes those of IPv4. */
+static bool includes(const char *all, const char *host)
+{
+    struct in_addr v4;
+
+    return strcmp(all, "::") == 0 ||
+           (strcmp(all, "0.0.0.0") == 0 && inet_pton(AF_INET, host, &v4) == 1);
+}
+
+/* Fails if two listeners cannot both have their addresses. Names of hosts are not looked up, so
+ * that some conflicts are found only when the server listens. */
+static enum rt_status check_listeners(const struct srv_options *o, struct rt_error *err)
+{
+    struct listener list[4];
+    int n = 0, n_with_host;
+    enum rt_status st = add_listener(list, &n, "page_address", o->page_address, err);
+
+    if (!st)
+        st = add_listener(list, &n, "admin_address", o->admin_address, err);
+    if (st)
+        return st;
+    n_with_host = n;
+    if (srv_settings_wants_rest(o))
+        add_port(list, &n, "rest_api_port", o->bind_address, o->rest_api_port);
+    add_port(list, &n, "port", o->bind_address, o->port);
+    for (int i = 0; i < n_with_host; i++)
+        for (int k = i + 1; k < n; k++)
+            if (list[i].port > 0 && list[i].port == list[k].port &&
+                (strcmp(list[i].host, list[k].host) == 0 || includes(list[i].host, list[k].host) ||
+                 includes(list[k].host, list[i].host)))
+                return rt_fail(err, RT_INVALID_ARGUMENT,
+                               "--%s=%s and --%s listen at the same port, %lld", list[i].flag,
+                               list[i].value, list[k].flag, (long long)list[k].port);
+    return RT_OK;
+}
+
+const char *srv_settings_port_warning(const struct srv_options *o)
+{
+    return o->rest_api_port != 0 && o->rest_api_port == o->port
+               ? "server_options.http_port cannot be same as grpc_port. Please use a different "
+                 "port for HTTP/REST API. Skipped exporting HTTP/REST API."
+               : NULL;
+}
+
+enum rt_status srv_settings_check_addresses(const struct srv_options *o, struct rt_error *err)
+{
+    const char *address = o->bind_address;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    if (*o->page_address && !o->page)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--page_address=%s needs --page", o->page_address);
+    const enum rt_status st = check_listeners(o, err);
+    if (st || !*address)
+        return st;
+    int failed = getaddrinfo(address, "0", &hints, &found);
+    if (failed)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--bind_address=%s: %s", address,
+                       gai_strerror(failed));
+    int fd = socket(found->ai_family, found->ai_socktype | SOCK_CLOEXEC, 0);
+    int bound = fd < 0 ? -1 : bind(fd, found->ai_addr, found->ai_addrlen);
+    int number = errno;
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(found);
+    return bound ? rt_fail(err, RT_INVALID_ARGUMENT, "--bind_address=%s: %s", address,
+                           strerror(number))
+                 : RT_OK;
 }
 
 bool srv_settings_wants_rest(const struct srv_options *o)

@@ -26,13 +26,19 @@ enum rt_status srv_settings_check(const struct srv_options *o, struct rt_error *
 /* Performs those checks of srv_settings_check that concern batching. They do not depend on the
  * configured models. */
 enum rt_status srv_settings_check_batching(const struct srv_options *o, struct rt_error *err);
-/* Checks that --bind_address is an address of this machine. Without this check, a failure to listen
- * would not show whether the address or the port is at fault. */
-enum rt_status srv_settings_check_address(const struct srv_options *o, struct rt_error *err);
+/* Checks the addresses of the listeners: that two of them are not the same, and that --bind_address
+ * is an address of this machine. Without this check, a failure to listen would not show whether the
+ * address or the port is at fault. */
+enum rt_status srv_settings_check_addresses(const struct srv_options *o, struct rt_error *err);
+/* Fails if the flags of quotas do not fit each other. */
+enum rt_status srv_settings_check_quota(const struct srv_options *o, struct rt_error *err);
 /* Splits the ADDRESS:PORT of a flag; IPv6 addresses are enclosed in brackets. The host has less
  * than `capacity` bytes. */
 enum rt_status srv_settings_split_address(const char *flag, const char *value, char *host,
                                           size_t capacity, int64_t *port, struct rt_error *err);
+/* Returns TensorFlow Serving's message that there is no REST port because gRPC has the same port,
+ * or NULL if the ports differ. */
+const char *srv_settings_port_warning(const struct srv_options *o);
 /* Returns whether there is a REST port. */
 bool srv_settings_wants_rest(const struct srv_options *o);
 /* Returns whether there is a listener of HTTP/1: the REST port or --page_address. */

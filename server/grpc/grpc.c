@@ -325,8 +325,6 @@ enum rt_status srv_grpc_check(const struct srv_options *o, struct rt_error *err)
     struct rt_arena *arena = rt_arena_new(1 << 20);
     grpc_server_credentials *credentials = NULL;
     grpc_channel_args args;
-    char host[SRV_MAX_HOST];
-    int64_t port;
     enum rt_status st = arena ? srv_grpc_arguments(o, NULL, arena, &args, err)
                               : rt_fail_memory(err, "the arguments of gRPC", 0);
 
@@ -338,9 +336,6 @@ enum rt_status srv_grpc_check(const struct srv_options *o, struct rt_error *err)
         grpc_server_credentials_release(credentials);
     if (!st)
         st = srv_grpc_check_admin_files(o, err);
-    if (!st && *o->admin_address)
-        st = srv_settings_split_address("admin_address", o->admin_address, host, sizeof host, &port,
-                                        err);
     grpc_shutdown();
     rt_arena_free(arena);
     return st;

@@ -394,8 +394,9 @@ static enum rt_status connect_to(struct srv_exporter *e, struct rt_error *err)
     return e->http ? RT_OK : err->code;
 }
 
-enum rt_status srv_exporter_start(const struct srv_exporter_options *o, struct srv_exporter **out,
-                                  struct rt_error *err)
+/* Checks the options, and creates an exporter without its thread. */
+static enum rt_status new_exporter(const struct srv_exporter_options *o, struct srv_exporter **out,
+                                   struct rt_error *err)
 {
     struct srv_exporter *e = calloc(1, sizeof *e);
 
@@ -409,14 +410,38 @@ enum rt_status srv_exporter_start(const struct srv_exporter_options *o, struct s
     e->url = strdup(o->url);
     e->arena = rt_arena_new(SIZE_MAX);
     e->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    enum rt_status st = e->url && e->arena && e->cancel_fd > 0
-                            ? connect_to(e, err)
-                            : rt_fail_memory(err, "the exporter of traces", 0);
-    if (!st && rt_thread_start(&e->thread, "traces", export_main, e) != 0)
-        st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "the thread that exports traces did not start");
+    const enum rt_status st = e->url && e->arena && e->cancel_fd > 0
+                                  ? connect_to(e, err)
+                                  : rt_fail_memory(err, "the exporter of traces", 0);
     if (st) {
         free_exporter(e);
         return st;
+    }
+    *out = e;
+    return RT_OK;
+}
+
+enum rt_status srv_exporter_check(const struct srv_exporter_options *o, struct rt_error *err)
+{
+    struct srv_exporter *e = NULL;
+    const enum rt_status st = new_exporter(o, &e, err);
+
+    if (!st)
+        free_exporter(e);
+    return st;
+}
+
+enum rt_status srv_exporter_start(const struct srv_exporter_options *o, struct srv_exporter **out,
+                                  struct rt_error *err)
+{
+    struct srv_exporter *e = NULL;
+    const enum rt_status st = new_exporter(o, &e, err);
+
+    if (st)
+        return st;
+    if (rt_thread_start(&e->thread, "traces", export_main, e) != 0) {
+        free_exporter(e);
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the thread that exports traces did not start");
     }
     *out = e;
     return RT_OK;

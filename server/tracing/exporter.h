@@ -33,6 +33,8 @@ struct srv_exporter_options {
     int queue_length; /* maximum number of records in the queue */
 };
 
+/* Checks the options as srv_exporter_start does, without a connection to the collector. */
+enum rt_status srv_exporter_check(const struct srv_exporter_options *o, struct rt_error *err);
 /* Checks the options, and starts the thread. */
 enum rt_status srv_exporter_start(const struct srv_exporter_options *o, struct srv_exporter **out,
                                   struct rt_error *err);

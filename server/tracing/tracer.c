@@ -217,19 +217,33 @@ void srv_tracer_batch(struct srv_tracer *t, const struct srv_job *first, int n_j
 
 /* ---- start and stop ---- */
 
+static enum rt_status check_ratio(double ratio, struct rt_error *err)
+{
+    return ratio <= 1
+               ? RT_OK
+               : rt_fail(err, RT_INVALID_ARGUMENT,
+                         "--trace_sampling_ratio=%g: a number from 0 to 1 is expected", ratio);
+}
+
+enum rt_status srv_tracer_check(const struct srv_tracer_options *o, struct rt_error *err)
+{
+    const enum rt_status st = check_ratio(o->ratio, err);
+
+    return st ? st : srv_exporter_check(&o->exporter, err);
+}
+
 enum rt_status srv_tracer_start(const struct srv_tracer_options *o, struct srv_tracer **out,
                                 struct rt_error *err)
 {
-    if (!(o->ratio <= 1))
-        return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "--trace_sampling_ratio=%g: a number from 0 to 1 is expected", o->ratio);
+    enum rt_status st = check_ratio(o->ratio, err);
+    if (st)
+        return st;
     struct srv_tracer *t = calloc(1, sizeof *t);
     if (!t)
         return rt_fail_memory(err, "the tracer", sizeof *t);
     t->threshold = srv_tracer_threshold(o->ratio);
     t->records_all = o->ratio >= 1;
     t->by_parent = o->by_parent;
-    enum rt_status st = RT_OK;
     if (getrandom(t->key, sizeof t->key, 0) != (ssize_t)sizeof t->key)
         st = rt_fail(err, RT_INTERNAL, "getrandom: %s", strerror(errno));
     if (!st)

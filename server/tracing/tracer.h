@@ -21,6 +21,9 @@ struct srv_tracer_options {
     bool by_parent; /* whether the client's traceparent header decides, if the request has one */
 };
 
+/* Checks the options as srv_tracer_start does. No record is exported, and the collector is not
+ * asked. */
+enum rt_status srv_tracer_check(const struct srv_tracer_options *o, struct rt_error *err);
 enum rt_status srv_tracer_start(const struct srv_tracer_options *o, struct srv_tracer **out,
                                 struct rt_error *err);
 void srv_tracer_stop(struct srv_tracer *t); /* NULL is fine */

@@ -463,12 +463,25 @@ class CheckConfig(ConfigCase):
                 ("--admin_address=here is not ADDRESS:PORT", models, "--admin_address=here"),
                 ("--page_address=here is not ADDRESS:PORT", models, "--page_address=here"),
                 ("--page_address=127.0.0.1:65536 is not ADDRESS:PORT", models, "--page_address=127.0.0.1:65536"),
+                ("--page_address=127.0.0.1:8501 and --rest_api_port listen at the same port, 8501", models,
+                 "--rest_api_port=8501", "--page_address=127.0.0.1:8501"),
+                ("--page_address=0.0.0.0:8500 and --port listen at the same port, 8500", models, "--port=8500",
+                 "--page_address=0.0.0.0:8500"),
+                ("--page_address=[::]:8502 and --admin_address listen at the same port, 8502", models,
+                 "--page_address=[::]:8502", "--admin_address=127.0.0.1:8502"),
                 ("--page_address=[::1]:0 needs --page", models, "--page_address=[::1]:0", "--page=false"),
                 ("--rest_tls_cert_file: " + self.path("none"), models, "--page_address=127.0.0.1:0",
                  "--rest_tls_cert_file=" + self.path("none"), "--rest_tls_key_file=" + self.path("none")),
                 ('"x" is not of the form key=value', models, "--grpc_channel_arguments=x"),
                 ("--bind_address=192.0.2.1", models, "--bind_address=192.0.2.1"),
                 ('"gpu:8501" is no host name', models, "--page_hosts=models.lan,gpu:8501"),
+                ("--otlp_endpoint=127.0.0.1:4318", models, "--otlp_endpoint=127.0.0.1:4318"),
+                ("--trace_sampling_ratio=2: a number from 0 to 1 is expected", models, "--trace_sampling_ratio=2",
+                 "--otlp_endpoint=http://127.0.0.1:4318"),
+                ("--otlp_certificate: " + self.path("none"), models, "--otlp_endpoint=https://127.0.0.1:4318",
+                 "--otlp_certificate=" + self.path("none")),
+                ("--quota_queue_share=2 is larger than 1", models, "--quota_client=x-c", "--quota_queue_share=2"),
+                ("and they need --quota_client", models, "--quota_requests_per_second=5"),
                 (self.path("none"), "--models=" + self.path("none")),
                 ("no field named", "--model_config_file=" + self.write("c", "modle_config_list {}"))):
             with self.subTest(flags=flags):
@@ -477,6 +490,15 @@ class CheckConfig(ConfigCase):
                 self.assertEqual((code, words in out), (255, True), out)
                 code, _, err = command("check-config", *ports, *flags)
                 self.assertEqual((code, words in err), (1, True), err)
+
+    def test_one_port_for_both_is_a_warning(self):
+        port = free_ports(1)[0]
+        code, out, _ = command("check-config", f"--models={MODELS}", f"--port={port}", f"--rest_api_port={port}")
+        self.assertEqual(code, 0)
+        self.assertIn("warning: server_options.http_port cannot be same as grpc_port. ", out)
+        code, out, _ = command("check-config", f"--models={MODELS}", f"--port={port}", "--rest_api_port=0",
+                               f"--page_address=[::1]:{port}")
+        self.assertEqual((code, "warning" in out), (0, False), out)
 
     def test_a_file_that_is_no_autotune_cache_is_left_as_it_is(self):
         text = "# My model\n"
