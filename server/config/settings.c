@@ -408,7 +408,20 @@ enum rt_status srv_settings_check_quota(const struct srv_options *o, struct rt_e
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "--quota_client=%s is neither tls nor the lower-case name of a header",
                        o->quota_client);
-    return RT_OK;
+    return srv_settings_check_quota_tls(o, *o->ssl_config_file && srv_settings_wants_grpc(o), err);
+}
+
+enum rt_status srv_settings_check_quota_tls(const struct srv_options *o, bool grpc_verifies,
+                                            struct rt_error *err)
+{
+    const bool rest_verifies = *o->rest_tls_client_ca_file && srv_settings_wants_http(o);
+
+    if (strcmp(o->quota_client, "tls") != 0 || grpc_verifies || rest_verifies)
+        return RT_OK;
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "--quota_client=tls needs the certificates of clients, and neither "
+                   "--rest_tls_client_ca_file nor client_verify of --ssl_config_file asks for "
+                   "them");
 }
 
 /* ---- listeners ---- */

@@ -30,8 +30,12 @@ enum rt_status srv_settings_check_batching(const struct srv_options *o, struct r
  * is an address of this machine. Without this check, a failure to listen would not show whether the
  * address or the port is at fault. */
 enum rt_status srv_settings_check_addresses(const struct srv_options *o, struct rt_error *err);
-/* Fails if the flags of quotas do not fit each other. */
+/* Fails if the flags of quotas do not fit each other or the flags of TLS. */
 enum rt_status srv_settings_check_quota(const struct srv_options *o, struct rt_error *err);
+/* Fails if quotas are by certificate, but no client has one. `grpc_verifies` is whether the gRPC
+ * port asks for certificates, which srv_settings_check_quota assumes of each --ssl_config_file. */
+enum rt_status srv_settings_check_quota_tls(const struct srv_options *o, bool grpc_verifies,
+                                            struct rt_error *err);
 /* Splits the ADDRESS:PORT of a flag; IPv6 addresses are enclosed in brackets. The host has less
  * than `capacity` bytes. */
 enum rt_status srv_settings_split_address(const char *flag, const char *value, char *host,

@@ -6,13 +6,15 @@
 
 #include "proto/unpack.h"
 #include "server/base/pem.h"
+#include "server/config/settings.h"
 #include "server/config/text_file.h"
 #include "tensorflow_serving/config/ssl_config.pb-c.h"
 
 typedef Tensorflow__Serving__SSLConfig ssl_config;
 
-static enum rt_status check(const char *path, const ssl_config *c, struct rt_error *err)
+static enum rt_status check(const struct srv_options *o, const ssl_config *c, struct rt_error *err)
 {
+    const char *path = o->ssl_config_file;
     const struct {
         const char *field, *pem, *what;
     } parts[] = {{"server_key", c->server_key, "PRIVATE KEY"},
@@ -37,7 +39,7 @@ static enum rt_status check(const char *path, const ssl_config *c, struct rt_err
                        "--ssl_config_file=%s: client_verify needs custom_ca, by which clients are "
                        "verified",
                        path);
-    return RT_OK;
+    return srv_settings_check_quota_tls(o, c->client_verify, err);
 }
 
 /*
@@ -65,9 +67,10 @@ static bool core_takes(grpc_server_credentials *credentials)
     return takes;
 }
 
-static enum rt_status from_file(const char *path, grpc_server_credentials **out,
+static enum rt_status from_file(const struct srv_options *o, grpc_server_credentials **out,
                                 struct rt_error *err)
 {
+    const char *path = o->ssl_config_file;
     ProtobufCMessage *message = NULL;
     enum rt_status st =
         srv_text_file_read(&message, &tensorflow__serving__sslconfig__descriptor, path, err);
@@ -75,7 +78,7 @@ static enum rt_status from_file(const char *path, grpc_server_credentials **out,
     if (st)
         rt_fail_prefix(err, "--ssl_config_file: ");
     if (!st)
-        st = check(path, (const ssl_config *)message, err);
+        st = check(o, (const ssl_config *)message, err);
     if (!st) {
         const ssl_config *c = (const ssl_config *)message;
         grpc_ssl_pem_key_cert_pair pair = {c->server_key, c->server_cert};
@@ -120,7 +123,7 @@ enum rt_status srv_grpc_credentials(const struct srv_options *o, grpc_server_cre
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "--ssl_config_file and --use_alts_credentials exclude each other");
     if (*o->ssl_config_file)
-        return from_file(o->ssl_config_file, out, err);
+        return from_file(o, out, err);
     if (o->use_alts_credentials)
         return from_alts(out, err);
     *out = grpc_insecure_server_credentials_create();

@@ -481,6 +481,8 @@ class CheckConfig(ConfigCase):
                 ("--otlp_certificate: " + self.path("none"), models, "--otlp_endpoint=https://127.0.0.1:4318",
                  "--otlp_certificate=" + self.path("none")),
                 ("--quota_queue_share=2 is larger than 1", models, "--quota_client=x-c", "--quota_queue_share=2"),
+                ("--quota_client=tls needs the certificates of clients", models, "--quota_client=tls",
+                 "--quota_requests_per_second=5"),
                 ("and they need --quota_client", models, "--quota_requests_per_second=5"),
                 (self.path("none"), "--models=" + self.path("none")),
                 ("no field named", "--model_config_file=" + self.write("c", "modle_config_list {}"))):

@@ -18,7 +18,7 @@ import small_models
 import test_oip
 from grpc_support import certificate
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
-from support import MODELS, SLOW, Server, wait_for
+from support import MODELS, SLOW, Server, command, wait_for
 from test_oip import WAIT, tensor
 
 BODY = json.dumps({"inputs": [tensor("x", "FP32", [1, 1], [1])]}).encode()
@@ -136,21 +136,35 @@ class Quota(unittest.TestCase):
                              (["--quota_queue_share=0.5"], "need --quota_client"),
                              (["--quota_client=x-client", "--quota_queue_share=1.5"], "is larger than 1"),
                              (["--quota_client=X-Client", SLOW_RATE], "lower-case name of a header"),
-                             (["--quota_client=a b", SLOW_RATE], "lower-case name of a header")):
+                             (["--quota_client=a b", SLOW_RATE], "lower-case name of a header"),
+                             (["--quota_client=tls", SLOW_RATE], "needs the certificates of clients"),
+                             (["--quota_client=tls", SLOW_RATE, "--rest_tls_client_ca_file=x", "--rest_api_port=0"],
+                              "needs the certificates of clients")):
             with self.subTest(flags):
                 server = Server(f"--models={MODELS}", *flags, wait=False)
                 self.assertNotEqual(server.process.wait(WAIT), 0)
                 self.assertIn(words, server.out() + server.log())
                 shutil.rmtree(server.folder, ignore_errors=True)
 
-    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
-    def test_certificates(self):
+    def keys(self, *names):
+        """Returns a folder with keys, and with certificates that the CA `ca` has signed."""
         keys = tempfile.mkdtemp(prefix="slipway-keys-")
         self.addCleanup(shutil.rmtree, keys, ignore_errors=True)
         certificate(keys, "ca")
-        one, two = 'one, "1"', "two"  # GnuTLS escapes commas and quotation marks, and gRPC does not
-        for name in ("server", one, two):
+        for name in names:
             certificate(keys, name, "ca")
+        return keys
+
+    @staticmethod
+    def rest_tls(keys):
+        """Returns the flags of a REST port that asks for certificates."""
+        return [f"--rest_tls_{flag}_file={os.path.join(keys, name)}" for flag, name in (
+            ("cert", "server.crt"), ("key", "server.key"), ("client_ca", "ca.crt"))]
+
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
+    def test_certificates(self):
+        one, two = 'one, "1"', "two"  # GnuTLS escapes commas and quotation marks, and gRPC does not
+        keys = self.keys("server", one, two)
         pem = {}
         for name in ("ca.crt", "server.key", "server.crt", one + ".key", one + ".crt", two + ".key", two + ".crt"):
             with open(os.path.join(keys, name), "rb") as file:
@@ -160,10 +174,14 @@ class Quota(unittest.TestCase):
             file.write("".join(f"{field}: {json.dumps(pem[name].decode())}\n" for field, name in (
                 ("server_key", "server.key"), ("server_cert", "server.crt"), ("custom_ca", "ca.crt"))) +
                        "client_verify: true\n")
+        server_only = os.path.join(keys, "server_only")
+        with open(config, encoding="ascii") as file, open(server_only, "w", encoding="ascii") as other:
+            other.write(file.read().replace("client_verify: true", ""))
+        code, _, err = command("check-config", f"--models={MODELS}", f"--ssl_config_file={server_only}",
+                               "--quota_client=tls", SLOW_RATE)
+        self.assertEqual((code, "needs the certificates of clients" in err), (1, True), err)
         self.server = Server(f"--models={MODELS}", f"--ssl_config_file={config}",
-                             *(f"--rest_tls_{flag}_file={os.path.join(keys, name)}" for flag, name in (
-                                 ("cert", "server.crt"), ("key", "server.key"), ("client_ca", "ca.crt"))),
-                             "--quota_client=tls", SLOW_RATE, wait=False)
+                             *self.rest_tls(keys), "--quota_client=tls", SLOW_RATE, wait=False)
         self.addCleanup(self.server.stop)
         stubs = {name: self.channel(grpc.ssl_channel_credentials(pem["ca.crt"], pem[name + ".key"], pem[name + ".crt"]))
                  for name in (one, two)}
@@ -239,10 +257,13 @@ class Quota(unittest.TestCase):
         self.assertEqual([w.result()[0] for w in waiting], [200] * 4)
         self.assertEqual(self.server.metric('slipway_events_total{event="quota_refused"}'), 0)
 
+    @unittest.skipUnless(shutil.which("openssl"), "openssl is not there")
     def test_metadata_is_no_certificate(self):
-        self.serve("--quota_client=tls", SLOW_RATE)
+        keys = self.keys("server")
+        self.server = Server(f"--models={MODELS}", "--quota_client=tls", SLOW_RATE, *self.rest_tls(keys), wait=False)
+        self.addCleanup(self.server.stop)
         stub = self.channel()
-        stub.ModelInfer(self.request(), timeout=WAIT, metadata=(("tls", "a"),))
+        stub.ModelInfer(self.request(), timeout=WAIT, wait_for_ready=True, metadata=(("tls", "a"),))
         self.refused(stub.ModelInfer, self.request(), metadata=(("tls", "b"),))
 
 
