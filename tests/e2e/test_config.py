@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import time
+import unittest.mock
 
 from support import MODELS, SLOW, Case, Server, command, free_ports, wait_for
 
@@ -492,6 +493,13 @@ class CheckConfig(ConfigCase):
                 self.assertEqual((code, words in out), (255, True), out)
                 code, _, err = command("check-config", *ports, *flags)
                 self.assertEqual((code, words in err), (1, True), err)
+
+    def test_the_environment_counts_as_for_serve(self):
+        with unittest.mock.patch.dict(os.environ, {"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318"}):
+            for arguments, status in ((("serve", f"--port={free_ports(1)[0]}", "--rest_api_port=0"), 255),
+                                      (("check-config",), 1)):
+                code, out, err = command(*arguments, f"--models={MODELS}")
+                self.assertEqual((code, "--otlp_endpoint=collector:4318" in out + err), (status, True), out + err)
 
     def test_one_port_for_both_is_a_warning(self):
         port = free_ports(1)[0]
