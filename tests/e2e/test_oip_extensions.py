@@ -127,6 +127,10 @@ class Repository(test_oip.Client):
             self.assertIn("the state of version 1 is END: ", json.loads(body)["error"])
             self.assertIn("saved_model.pb: Can't parse", json.loads(body)["error"])
         self.assertTrue(self.is_ready("half"))
+        # the server is ready if a model serves, although others have failed
+        self.assertEqual(self.ask("GET", "/v2/health/ready")[0], 200)
+        self.switch("unload", "half")
+        self.assertEqual(self.ask("GET", "/v2/health/ready")[0], 503)
 
     def test_requests_that_are_refused(self):
         self.serve()
