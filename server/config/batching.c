@@ -123,11 +123,13 @@ enum rt_status srv_batching_parse(struct srv_batching *out, struct rt_span text,
     return st;
 }
 
-static enum rt_status read_file(struct srv_batching *out, const char *path, struct rt_error *err)
+static enum rt_status read_file(struct srv_batching *out, const struct srv_options *o,
+                                struct rt_error *err)
 {
     ProtobufCMessage *message = NULL;
-    enum rt_status st = srv_text_file_read(
-        &message, &tensorflow__serving__batching_parameters__descriptor, path, err);
+    enum rt_status st =
+        srv_text_file_read(&message, &tensorflow__serving__batching_parameters__descriptor, o,
+                           "batching_parameters_file", o->batching_parameters_file, err);
     if (!st)
         st = srv_batching_from_message(out, (const batching_message *)message, err);
     pb_free(message);
@@ -150,7 +152,7 @@ enum rt_status srv_batching_of_server(struct srv_batching *out, const struct srv
     }
     if (!o->batching_parameters_file || !*o->batching_parameters_file)
         return RT_OK;
-    return read_file(out, o->batching_parameters_file, err);
+    return read_file(out, o, err);
 }
 
 enum rt_status srv_batching_of_version(struct srv_batching *out, const struct srv_batching *server,

@@ -573,7 +573,7 @@ enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_c
     size_t n = 0;
     enum rt_status st = rt_file_read(o->model_config_file, MAX_CONFIG_BYTES, &text, &n, err);
     if (st)
-        return st;
+        return srv_text_file_fail(o, "model_config_file", err);
     st = srv_config_from_text(rt_span_of(text, n), o->model_config_file, out, err);
     free(text);
     return st;

@@ -125,7 +125,7 @@ struct srv_options {
     bool log_device_placement;
     bool access_log;
     bool page; /* whether the web page is served */
-    /* ADDRESS:PORT at which the web page is served, or "" if the REST port serves it */
+    /* HOST:PORT at which the web page is served, or "" if the REST port serves it */
     const char *page_address;
     const char *page_hosts; /* comma-separated names under which browsers may read it */
     /* URL of the OpenTelemetry collector, or "" if traces are not exported */

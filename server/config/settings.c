@@ -88,7 +88,8 @@ static enum rt_status read_session_file(struct srv_options *o, struct threads *t
                                         struct rt_error *err)
 {
     ProtobufCMessage *m = NULL;
-    enum rt_status st = srv_text_file_read(&m, &tensorflow__config_proto__descriptor,
+    enum rt_status st = srv_text_file_read(&m, &tensorflow__config_proto__descriptor, o,
+                                           "tensorflow_session_config_file",
                                            o->tensorflow_session_config_file, err);
     if (st)
         return st;
@@ -224,8 +225,8 @@ static enum rt_status read_platforms(struct srv_options *o, struct rt_arena *are
 {
     ProtobufCMessage *message = NULL;
     enum rt_status st =
-        srv_text_file_read(&message, &tensorflow__serving__platform_config_map__descriptor,
-                           o->platform_config_file, err);
+        srv_text_file_read(&message, &tensorflow__serving__platform_config_map__descriptor, o,
+                           "platform_config_file", o->platform_config_file, err);
     if (st)
         return st;
     const Tensorflow__Serving__PlatformConfigMap *map =
@@ -293,8 +294,8 @@ static enum rt_status read_monitoring(struct srv_options *o, struct rt_arena *ar
 {
     ProtobufCMessage *message = NULL;
     enum rt_status st =
-        srv_text_file_read(&message, &tensorflow__serving__monitoring_config__descriptor,
-                           o->monitoring_config_file, err);
+        srv_text_file_read(&message, &tensorflow__serving__monitoring_config__descriptor, o,
+                           "monitoring_config_file", o->monitoring_config_file, err);
     if (st)
         return st;
     const Tensorflow__Serving__PrometheusConfig *p =
@@ -316,9 +317,9 @@ static enum rt_status read_monitoring(struct srv_options *o, struct rt_arena *ar
 static enum rt_status read_thread_pools(const struct srv_options *o, struct rt_error *err)
 {
     ProtobufCMessage *message = NULL;
-    enum rt_status st =
-        srv_text_file_read(&message, &tensorflow__serving__thread_pool_factory_config__descriptor,
-                           o->thread_pool_factory_config_file, err);
+    enum rt_status st = srv_text_file_read(
+        &message, &tensorflow__serving__thread_pool_factory_config__descriptor, o,
+        "thread_pool_factory_config_file", o->thread_pool_factory_config_file, err);
     if (st)
         return st;
     const Google__Protobuf__Any *any =
@@ -439,7 +440,7 @@ enum rt_status srv_settings_split_address(const char *flag, const char *value, c
     }
     if (!n || n >= capacity || !srv_parse_int64(colon + 1, strlen(colon + 1), port) || *port < 0 ||
         *port > 65535)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "--%s=%s is not ADDRESS:PORT", flag, value);
+        return rt_fail(err, RT_INVALID_ARGUMENT, "--%s=%s is not HOST:PORT", flag, value);
     memcpy(host, given, n);
     host[n] = '\0';
     return RT_OK;

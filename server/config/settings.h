@@ -36,7 +36,7 @@ enum rt_status srv_settings_check_quota(const struct srv_options *o, struct rt_e
  * port asks for certificates, which srv_settings_check_quota assumes of each --ssl_config_file. */
 enum rt_status srv_settings_check_quota_tls(const struct srv_options *o, bool grpc_verifies,
                                             struct rt_error *err);
-/* Splits the ADDRESS:PORT of a flag; IPv6 addresses are enclosed in brackets. The host has less
+/* Splits the HOST:PORT of a flag; IPv6 addresses are enclosed in brackets. The host has less
  * than `capacity` bytes. */
 enum rt_status srv_settings_split_address(const char *flag, const char *value, char *host,
                                           size_t capacity, int64_t *port, struct rt_error *err);

@@ -34,15 +34,21 @@ enum rt_status srv_text_parse(ProtobufCMessage **out, const ProtobufCMessageDesc
     return st ? rt_fail_prefix(err, "Invalid protobuf file: '%s': ", path) : RT_OK;
 }
 
+enum rt_status srv_text_file_fail(const struct srv_options *o, const char *flag,
+                                  struct rt_error *err)
+{
+    return o->as_tensorflow ? err->code : rt_fail_prefix(err, "--%s: ", flag);
+}
+
 enum rt_status srv_text_file_read(ProtobufCMessage **out, const ProtobufCMessageDescriptor *d,
-                                  const char *path, struct rt_error *err)
+                                  const struct srv_options *o, const char *flag, const char *path,
+                                  struct rt_error *err)
 {
     char *text = NULL;
     size_t n = 0;
     enum rt_status st = rt_file_read(path, MAX_BYTES, &text, &n, err);
-    if (st)
-        return st;
-    st = srv_text_parse(out, d, rt_span_of(text, n), path, NULL, err);
+    if (!st)
+        st = srv_text_parse(out, d, rt_span_of(text, n), path, NULL, err);
     free(text);
-    return st;
+    return st ? srv_text_file_fail(o, flag, err) : RT_OK;
 }

@@ -72,11 +72,9 @@ static enum rt_status from_file(const struct srv_options *o, grpc_server_credent
 {
     const char *path = o->ssl_config_file;
     ProtobufCMessage *message = NULL;
-    enum rt_status st =
-        srv_text_file_read(&message, &tensorflow__serving__sslconfig__descriptor, path, err);
+    enum rt_status st = srv_text_file_read(&message, &tensorflow__serving__sslconfig__descriptor, o,
+                                           "ssl_config_file", path, err);
 
-    if (st)
-        rt_fail_prefix(err, "--ssl_config_file: ");
     if (!st)
         st = check(o, (const ssl_config *)message, err);
     if (!st) {

@@ -249,15 +249,16 @@ struct url {
     bool tls;
 };
 
-static enum rt_status parse_url(const char *text, struct rt_arena *arena, struct url *out,
-                                struct rt_error *err)
+/* Parses the URL `text`. Errors quote `given`, what the user gave. */
+static enum rt_status parse_url(const char *text, const char *given, struct rt_arena *arena,
+                                struct url *out, struct rt_error *err)
 {
     static const char plain[] = "http://", tls[] = "https://";
 
     out->tls = strncmp(text, tls, sizeof tls - 1) == 0;
     if (!out->tls && strncmp(text, plain, sizeof plain - 1) != 0)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "--otlp_endpoint=%s: it must begin with http:// or https://", text);
+                       "--otlp_endpoint=%s: it must begin with http:// or https://", given);
     for (const char *p = text; *p; p++)
         if (*p <= ' ' || *p > '~')
             return rt_fail(err, RT_INVALID_ARGUMENT,
@@ -276,7 +277,7 @@ static enum rt_status parse_url(const char *text, struct rt_arena *arena, struct
         (port < path && (*port != ':' || !n || n > 5 || strspn(port + 1, "0123456789") != n)))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "--otlp_endpoint=%s: http://HOST:PORT or http://HOST:PORT/PATH is expected",
-                       text);
+                       given);
     out->host = rt_arena_strndup(arena, host, (size_t)(end - host));
     out->port = n ? rt_arena_strndup(arena, port + 1, n) : out->tls ? "443" : "80";
     out->path = *path ? path : "/";
@@ -360,7 +361,7 @@ static enum rt_status connect_to(struct srv_exporter *e, struct rt_error *err)
     struct pem_files pem = {NULL, NULL, NULL};
     struct url url = {0};
     /* cl_http_new copies the strings, except for the path, which is a part of the option */
-    enum rt_status st = parse_url(e->url, e->arena, &url, err);
+    enum rt_status st = parse_url(e->url, e->o.endpoint, e->arena, &url, err);
     if (st)
         return st;
     const char *lines = header_lines(e->o.headers, e->arena, err);

@@ -21,7 +21,8 @@ struct srv_exporter;
 struct srv_exporter_options {
     /* http://HOST:PORT/PATH or https://HOST:PORT/PATH, with the path to which requests are sent */
     const char *url;
-    const char *headers; /* further headers as key=value,key=value with percent-encoded values */
+    const char *endpoint; /* the value of --otlp_endpoint from which `url` is made, for errors */
+    const char *headers;  /* further headers as key=value,key=value with percent-encoded values */
     /* PEM file of the CA certificates with which the collector is verified, or "" for the system's.
      * The file is read once. */
     const char *ca_file;

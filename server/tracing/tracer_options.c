@@ -19,6 +19,7 @@ enum rt_status srv_tracer_options(const struct srv_options *o, struct rt_arena *
         return rt_fail_memory(err, "the tracer", n);
     *out = (struct srv_tracer_options){
         .exporter = {.url = url,
+                     .endpoint = o->otlp_endpoint,
                      .headers = o->otlp_headers,
                      .ca_file = o->otlp_certificate,
                      .cert_file = o->otlp_client_certificate,

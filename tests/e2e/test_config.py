@@ -461,9 +461,9 @@ class CheckConfig(ConfigCase):
                 ("--admin_token_file=" + empty + " is empty", models, "--admin_token_file=" + empty),
                 (self.path("none"), models, "--admin_token_file=" + self.path("none")),
                 ("--model_root=" + self.path("none"), models, "--model_root=" + self.path("none")),
-                ("--admin_address=here is not ADDRESS:PORT", models, "--admin_address=here"),
-                ("--page_address=here is not ADDRESS:PORT", models, "--page_address=here"),
-                ("--page_address=127.0.0.1:65536 is not ADDRESS:PORT", models, "--page_address=127.0.0.1:65536"),
+                ("--admin_address=here is not HOST:PORT", models, "--admin_address=here"),
+                ("--page_address=here is not HOST:PORT", models, "--page_address=here"),
+                ("--page_address=127.0.0.1:65536 is not HOST:PORT", models, "--page_address=127.0.0.1:65536"),
                 ("--page_address=127.0.0.1:8501 and --rest_api_port listen at the same port, 8501", models,
                  "--rest_api_port=8501", "--page_address=127.0.0.1:8501"),
                 ("--page_address=0.0.0.0:8500 and --port listen at the same port, 8500", models, "--port=8500",
@@ -476,7 +476,7 @@ class CheckConfig(ConfigCase):
                 ('"x" is not of the form key=value', models, "--grpc_channel_arguments=x"),
                 ("--bind_address=192.0.2.1", models, "--bind_address=192.0.2.1"),
                 ('"gpu:8501" is no host name', models, "--page_hosts=models.lan,gpu:8501"),
-                ("--otlp_endpoint=127.0.0.1:4318", models, "--otlp_endpoint=127.0.0.1:4318"),
+                ("--otlp_endpoint=127.0.0.1:4318: it must begin with http", models, "--otlp_endpoint=127.0.0.1:4318"),
                 ("--trace_sampling_ratio=2: a number from 0 to 1 is expected", models, "--trace_sampling_ratio=2",
                  "--otlp_endpoint=http://127.0.0.1:4318"),
                 ("--otlp_certificate: " + self.path("none"), models, "--otlp_endpoint=https://127.0.0.1:4318",
@@ -485,6 +485,10 @@ class CheckConfig(ConfigCase):
                 ("--quota_client=tls needs the certificates of clients", models, "--quota_client=tls",
                  "--quota_requests_per_second=5"),
                 ("and they need --quota_client", models, "--quota_requests_per_second=5"),
+                *((f"--{flag}: {self.path('none')}; No such file or directory", models, f"--{flag}={self.path('none')}",
+                   "--enable_batching") for flag in (
+                       "model_config_file", "batching_parameters_file", "monitoring_config_file", "platform_config_file",
+                       "tensorflow_session_config_file", "thread_pool_factory_config_file", "ssl_config_file")),
                 (self.path("none"), "--models=" + self.path("none")),
                 ("no field named", "--model_config_file=" + self.write("c", "modle_config_list {}"))):
             with self.subTest(flags=flags):

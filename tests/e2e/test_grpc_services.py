@@ -315,7 +315,7 @@ class Admin(GrpcCase):
         for flags, words in (
                 (["--admin_token_file=" + self.path("none")], "--admin_token_file"),
                 (["--admin_token_file=" + self.write("empty", "\n")], "is empty"),
-                (["--admin_address=nonsense"], "--admin_address=nonsense is not ADDRESS:PORT"),
+                (["--admin_address=nonsense"], "--admin_address=nonsense is not HOST:PORT"),
                 (["--model_root=" + self.path("none")], "--model_root"),
                 (["--grpc_channel_arguments=a=1,b"], '"b" is not of the form key=value')):
             server = Server(f"--models={MODELS}", *flags, wait=False)

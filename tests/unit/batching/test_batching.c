@@ -128,7 +128,8 @@ static void the_flag_has_three_meanings(void **state)
     assert_int_equal(b.max_batch_size, 1000);
     o.batching_parameters_file = "/nowhere/at/all";
     assert_int_equal(srv_batching_of_server(&b, &o, &err), RT_NOT_FOUND);
-    assert_string_equal(rt_error_text(&err), "/nowhere/at/all; No such file or directory");
+    assert_string_equal(rt_error_text(&err),
+                        "--batching_parameters_file: /nowhere/at/all; No such file or directory");
 }
 
 static void a_version_may_bring_parameters_of_its_own(void **state)

@@ -30,6 +30,7 @@ static void a_lookup_that_does_not_end_is_left_behind(void **state)
     char url[] = "http://collector.invalid:4318/v1/traces";
     const struct srv_exporter_options options = {
         .url = url,
+        .endpoint = url,
         .headers = "",
         .ca_file = "",
         .resource = {.service_name = "s", .attributes = ""},
