@@ -3,7 +3,7 @@
 #include "kernels/parsing/proto_fields.h"
 #include "kernels/string/each.h"
 
-enum { START_GROUP = 3, END_GROUP = 4, BYTES = 2, VARINT_BYTES = 10 };
+enum { START_GROUP = 3, END_GROUP = 4, BYTES = 2 };
 
 static enum rt_status encode_prepare(struct rt_prep *p, void **state)
 {
@@ -71,20 +71,9 @@ static enum rt_status check_values(struct rt_run *r)
 
 /* ---- writing ---- */
 
-static void put_varint(struct rt_bytes *b, uint64_t v)
-{
-    char bytes[VARINT_BYTES];
-    size_t n = 0;
-
-    for (; v > 0x7f; v >>= 7)
-        bytes[n++] = (char)(v | 0x80);
-    bytes[n++] = (char)v;
-    rt_bytes_add(b, bytes, n);
-}
-
 static void put_tag(struct rt_bytes *b, uint32_t number, int wire_type)
 {
-    put_varint(b, (uint64_t)number << 3 | (unsigned)wire_type);
+    rt_bytes_add_varint(b, (uint64_t)number << 3 | (unsigned)wire_type);
 }
 
 static void put_number(struct rt_bytes *b, enum kn_field_type type, const struct rt_tensor *t,
@@ -96,7 +85,7 @@ static void put_number(struct rt_bytes *b, enum kn_field_type type, const struct
     if (size)
         rt_bytes_add(b, &bits, size);
     else
-        put_varint(b, bits);
+        rt_bytes_add_varint(b, bits);
 }
 
 /* Writes element i of the tensor with its tag. */
@@ -112,7 +101,7 @@ static void put_element(struct rt_bytes *b, const struct kn_message_field *f,
     }
     const struct rt_str *s = &rt_strs(t)[i];
     if (wire_type == BYTES)
-        put_varint(b, s->n);
+        rt_bytes_add_varint(b, s->n);
     rt_bytes_add(b, rt_str_data(s), s->n);
     if (wire_type == START_GROUP)
         put_tag(b, f->number, END_GROUP);
@@ -137,7 +126,7 @@ static enum rt_status put_field(struct rt_run *r, struct rt_bytes *b, struct rt_
     }
     if (f->is_packed && n > 0 && !st) {
         put_tag(b, f->number, BYTES);
-        put_varint(b, packed->n);
+        rt_bytes_add_varint(b, packed->n);
         rt_bytes_add(b, packed->p, packed->n);
     }
     return st;

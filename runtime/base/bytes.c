@@ -109,6 +109,17 @@ void rt_bytes_addf(struct rt_bytes *b, const char *fmt, ...)
     va_end(again);
 }
 
+void rt_bytes_add_varint(struct rt_bytes *b, uint64_t v)
+{
+    char bytes[10];
+    size_t n = 0;
+
+    for (; v > 0x7f; v >>= 7)
+        bytes[n++] = (char)(v | 0x80);
+    bytes[n++] = (char)v;
+    rt_bytes_add(b, bytes, n);
+}
+
 void rt_bytes_add_utf8(struct rt_bytes *b, uint32_t c)
 {
     if (c < 0x80) {

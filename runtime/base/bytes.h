@@ -45,6 +45,8 @@ void rt_bytes_adds(struct rt_bytes *b, const char *s);
 void rt_bytes_addf(struct rt_bytes *b, const char *fmt, ...) RT_PRINTF(2, 3);
 /* Appends the character U+c as UTF-8; c is at most 0x10ffff. */
 void rt_bytes_add_utf8(struct rt_bytes *b, uint32_t c);
+/* Appends v as a varint of protocol buffers: 7 bits per byte, the low bits first. */
+void rt_bytes_add_varint(struct rt_bytes *b, uint64_t v);
 /* Returns the length in bytes of the UTF-8 character at p in a NUL-terminated string, or 0 if the
  * character is invalid. */
 int rt_utf8_length(const unsigned char *p);

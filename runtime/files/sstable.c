@@ -523,13 +523,6 @@ static void put32(struct rt_bytes *b, uint32_t v)
         rt_bytes_addc(b, (char)(v >> (8 * i) & 255));
 }
 
-static void put_varint(struct rt_bytes *b, uint64_t v)
-{
-    for (; v > 127; v >>= 7)
-        rt_bytes_addc(b, (char)(v | 128));
-    rt_bytes_addc(b, (char)v);
-}
-
 /* Appends a finished block and its trailer to the file. Sets *h to the block's offset and size. */
 static void put_block(struct rt_sstable_writer *w, const struct rt_bytes *block, struct handle *h)
 {
@@ -587,12 +580,12 @@ static void end_block(struct rt_sstable_writer *w, struct rt_span next)
     put_block(w, &w->block, &h);
     shorten(&w->last, next);
     rt_bytes_init(&value, 32);
-    put_varint(&value, h.offset);
-    put_varint(&value, h.size);
+    rt_bytes_add_varint(&value, h.offset);
+    rt_bytes_add_varint(&value, h.size);
     put32(&w->index_restarts, (uint32_t)w->index.n);
-    put_varint(&w->index, 0);
-    put_varint(&w->index, w->last.n);
-    put_varint(&w->index, value.n);
+    rt_bytes_add_varint(&w->index, 0);
+    rt_bytes_add_varint(&w->index, w->last.n);
+    rt_bytes_add_varint(&w->index, value.n);
     rt_bytes_add(&w->index, w->last.p, w->last.n);
     rt_bytes_add(&w->index, value.p, value.n);
     w->file.failed |= value.failed;
@@ -614,9 +607,9 @@ void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_s
                (unsigned char)w->last.p[shared] == key.p[shared])
             shared++;
     }
-    put_varint(&w->block, shared);
-    put_varint(&w->block, key.n - shared);
-    put_varint(&w->block, value.n);
+    rt_bytes_add_varint(&w->block, shared);
+    rt_bytes_add_varint(&w->block, key.n - shared);
+    rt_bytes_add_varint(&w->block, value.n);
     rt_bytes_add(&w->block, key.p + shared, key.n - shared);
     rt_bytes_add(&w->block, value.p, value.n);
     w->last.n = 0;
@@ -641,10 +634,10 @@ bool rt_sstable_end(struct rt_sstable_writer *w)
     put32(&w->index, (uint32_t)(w->index_restarts.n / 4));
     put_block(w, &w->index, &index);
     at = w->file.n;
-    put_varint(&w->file, meta.offset);
-    put_varint(&w->file, meta.size);
-    put_varint(&w->file, index.offset);
-    put_varint(&w->file, index.size);
+    rt_bytes_add_varint(&w->file, meta.offset);
+    rt_bytes_add_varint(&w->file, meta.size);
+    rt_bytes_add_varint(&w->file, index.offset);
+    rt_bytes_add_varint(&w->file, index.size);
     while (!w->file.failed && w->file.n < at + 40)
         rt_bytes_addc(&w->file, 0);
     put32(&w->file, (uint32_t)(MAGIC & UINT32_MAX));
