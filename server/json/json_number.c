@@ -381,7 +381,7 @@ const unsigned char *srv_number_read(const unsigned char *p, const unsigned char
             out->kind = SRV_NUMBER_INT;
             out->i = minus ? (int64_t)(0 - u) : (int64_t)u;
             out->u = (uint64_t)out->i;
-            out->d = (double)out->i;
+            out->d = minus ? -(double)u : (double)u; /* -0 stays negative */
         } else {
             out->kind = SRV_NUMBER_UINT;
             out->u = u;

@@ -191,6 +191,27 @@ static void the_fast_reader_agrees_with_the_c_library(void **state)
     }
 }
 
+static void an_integer_is_also_a_double(void **state)
+{
+    (void)state;
+    static const char *const integers[] = {"0",
+                                           "-0",
+                                           "7",
+                                           "-9007199254740993",
+                                           "9223372036854775807",
+                                           "-9223372036854775808",
+                                           "18446744073709551615"};
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
+        const unsigned char *p = (const unsigned char *)integers[i], *end = p + strlen(integers[i]);
+        struct srv_number x;
+        double want = strtod(integers[i], NULL);
+        assert_ptr_equal(srv_number_read(p, end, &x), end);
+        assert_int_not_equal(x.kind, SRV_NUMBER_DOUBLE);
+        if (memcmp(&x.d, &want, sizeof want) != 0)
+            fail_msg("%s: %.17g, not %.17g", integers[i], x.d, want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +219,7 @@ int main(void)
         cmocka_unit_test(the_fast_printer_agrees_with_the_c_library),
         cmocka_unit_test(floats_are_read_as_their_doubles_are),
         cmocka_unit_test(the_fast_reader_agrees_with_the_c_library),
+        cmocka_unit_test(an_integer_is_also_a_double),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
