@@ -119,10 +119,11 @@ static enum rt_status encode_row(struct rt_run *r, int64_t i, struct ragged *v)
             struct rt_tensor *own = &v->splits[k - 1];
             if (rt_tensor_new(own, rt_run_pool(r), kn_dtype(s), 1, &len, r->err))
                 return r->err->code;
-            for (int64_t j = 0; j < len; j++)
+            for (int64_t j = 0; j < len; j++) {
                 kn_put_int(own, j, kn_int_at(s, lo + j) - first);
-            if (rt_run_spend(r, &r->left, 4 * len))
-                return r->err->code;
+                if (rt_run_spend(r, &r->left, 4))
+                    return r->err->code;
+            }
         }
         lo = first;
         hi = last;

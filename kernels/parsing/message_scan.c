@@ -36,41 +36,45 @@ static bool read_tag(struct kn_wire *w, uint64_t *tag)
     return kn_wire_varint(w, tag) && *tag <= UINT32_MAX && *tag >> 3 != 0;
 }
 
+static enum rt_status data_loss(struct rt_run *r, const char *text)
+{
+    return rt_fail(r->err, RT_DATA_LOSS, "%s", text);
+}
+
 /* Skips the value of the field with this tag, including all fields of a group and its end. Sets
- * *content to the bytes of a group before its end. */
-static bool skip_field(struct kn_wire *w, uint64_t tag, struct rt_span *content)
+ * *content to the bytes of a group before its end. Fails with `failure` if the value is malformed.
+ */
+static enum rt_status skip_field(struct rt_run *r, struct kn_wire *w, uint64_t tag,
+                                 const char *failure, struct rt_span *content)
 {
     uint64_t open[MAX_DEPTH];
     int depth = 0;
     const uint8_t *start = w->p;
 
     if (tag >> 3 == 0)
-        return false;
+        return data_loss(r, failure);
     if ((tag & 7) != START_GROUP)
-        return skip_value(w, tag);
+        return skip_value(w, tag) ? RT_OK : data_loss(r, failure);
     open[depth++] = tag >> 3;
     while (depth) {
         const uint8_t *before = w->p;
         if (!read_tag(w, &tag))
-            return false;
+            return data_loss(r, failure);
         if ((tag & 7) == END_GROUP) {
             if (open[--depth] != tag >> 3)
-                return false;
+                return data_loss(r, failure);
             *content = rt_span_of(start, (size_t)(before - start));
         } else if ((tag & 7) == START_GROUP) {
             if (depth == MAX_DEPTH)
-                return false;
+                return data_loss(r, failure);
             open[depth++] = tag >> 3;
         } else if (!skip_value(w, tag)) {
-            return false;
+            return data_loss(r, failure);
         }
+        if (rt_run_spend(r, &r->left, 8))
+            return r->err->code;
     }
-    return true;
-}
-
-static enum rt_status data_loss(struct rt_run *r, const char *text)
-{
-    return rt_fail(r->err, RT_DATA_LOSS, "%s", text);
+    return RT_OK;
 }
 
 /* Sets e->n to the number of elements of a packed field. */
@@ -119,11 +123,13 @@ static enum rt_status read_field(struct rt_run *r, enum kn_field_type type, uint
 
     if (found == KN_BYTES && wire_type != KN_BYTES && wire_type != START_GROUP)
         return read_packed(r, type, w, e);
-    if (!skip_field(w, tag, &e->bytes))
-        return data_loss(r, found == wire_type ? "ReadValue: Failed skipping field when counting"
-                                               : "CollectField: Failed skipping malformed field");
-    if (found != wire_type)
-        return RT_OK;
+    const enum rt_status st =
+        skip_field(r, w, tag,
+                   found == wire_type ? "ReadValue: Failed skipping field when counting"
+                                      : "CollectField: Failed skipping malformed field",
+                   &e->bytes);
+    if (st || found != wire_type)
+        return st;
     e->n = 1;
     if (wire_type == KN_BYTES && kn_wire_length(&value, &length))
         e->bytes = rt_span_of(value.p, length);
@@ -147,11 +153,9 @@ enum rt_status kn_scan_message(struct rt_run *r, const struct kn_proto_fields *f
         if (tag == 0 || (tag & 7) == END_GROUP)
             return data_loss(r, "CountFields: Failed to consume entire buffer");
         const int index = kn_proto_field(f, (uint32_t)(tag >> 3));
-        enum rt_status st = RT_OK;
-        if (index >= 0)
-            st = read_field(r, f->field[index].type, tag, &w, &e);
-        else if (!skip_field(&w, tag, &e.bytes))
-            st = data_loss(r, "Failed skipping unrequested field");
+        enum rt_status st =
+            index >= 0 ? read_field(r, f->field[index].type, tag, &w, &e)
+                       : skip_field(r, &w, tag, "Failed skipping unrequested field", &e.bytes);
         if (!st && index >= 0)
             st = scan->visit(scan->arg, index, &e);
         if (!st)

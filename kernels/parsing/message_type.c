@@ -124,9 +124,18 @@ static struct rt_span type_of(struct rt_span set, struct rt_span name, bool is_e
     return rt_span_of(NULL, 0);
 }
 
-bool kn_message_type(struct rt_span set, struct rt_span message)
+bool kn_message_find(struct rt_span set, struct rt_span name, struct kn_message *out)
 {
-    return type_of(set, message, false, NULL).p != NULL;
+    *out = (struct kn_message){.set = set};
+    /* A name that ends with a dot names no type. */
+    if (name.n && name.p[name.n - 1] == '.')
+        return false;
+    struct rt_span file = rt_span_of(NULL, 0);
+    out->body = type_of(set, name, false, &file);
+    const struct rt_span syntax = text_of(file, FILE_SYNTAX);
+    out->is_proto3 = rt_span_is(syntax, "proto3");
+    out->is_packed = out->is_proto3 || rt_span_is(syntax, "editions");
+    return out->body.p != NULL;
 }
 
 /* ---- defaults ---- */
@@ -178,10 +187,25 @@ static uint64_t number_default(enum kn_field_type type, struct rt_span text)
     }
 }
 
-bool kn_message_field(struct rt_span set, struct rt_span message, struct rt_span name,
-                      struct kn_message_field *out)
+/* Returns the number of the default of a field of an enum type. In proto3 it is 0. */
+static uint64_t enum_field_default(const struct kn_message *m, struct rt_span field,
+                                   struct rt_span text)
 {
-    struct rt_span file = rt_span_of(NULL, 0), rest = type_of(set, message, false, &file);
+    if (m->is_proto3 && !text.n)
+        return 0;
+    return enum_default(m->set, text_of(field, FIELD_TYPE_NAME), text);
+}
+
+size_t kn_message_field_cost(const struct kn_message *m, const struct kn_message_field *f)
+{
+    const bool reads_enum = f->type == KN_F_ENUM && (!m->is_proto3 || f->text_default.n);
+
+    return m->body.n + (reads_enum ? m->set.n : 0);
+}
+
+bool kn_message_field(const struct kn_message *m, struct rt_span name, struct kn_message_field *out)
+{
+    struct rt_span rest = m->body;
     struct kn_field f;
 
     while (next_of(&rest, MESSAGE_FIELD, &f)) {
@@ -192,19 +216,17 @@ bool kn_message_field(struct rt_span set, struct rt_span message, struct rt_span
         if (number == 0 || number >> 29 || type < KN_F_DOUBLE || type > KN_F_SINT64)
             return false;
         const struct rt_span text = text_of(f.bytes, FIELD_DEFAULT);
-        const struct rt_span syntax = text_of(file, FILE_SYNTAX);
-        const bool packed = rt_span_is(syntax, "proto3") || rt_span_is(syntax, "editions");
         *out = (struct kn_message_field){.number = (uint32_t)number,
                                          .type = (enum kn_field_type)type,
                                          .is_repeated =
                                              number_of(f.bytes, FIELD_LABEL, 0) == LABEL_REPEATED,
                                          .text_default = text};
-        out->is_packed = out->is_repeated && kn_field_wire_type(out->type) != KN_BYTES &&
-                         out->type != KN_F_GROUP &&
-                         number_of(text_of(f.bytes, FIELD_OPTIONS), OPTION_PACKED, packed) != 0;
-        out->number_default = out->type == KN_F_ENUM
-                                  ? enum_default(set, text_of(f.bytes, FIELD_TYPE_NAME), text)
-                                  : number_default(out->type, text);
+        out->is_packed =
+            out->is_repeated && kn_field_wire_type(out->type) != KN_BYTES &&
+            out->type != KN_F_GROUP &&
+            number_of(text_of(f.bytes, FIELD_OPTIONS), OPTION_PACKED, m->is_packed) != 0;
+        out->number_default = out->type == KN_F_ENUM ? enum_field_default(m, f.bytes, text)
+                                                     : number_default(out->type, text);
         return true;
     }
     return false;

@@ -43,12 +43,21 @@ struct kn_message_field {
     struct rt_span text_default;
 };
 
-/* Returns whether the set describes a message type with this full name. */
-bool kn_message_type(struct rt_span set, struct rt_span message);
-/* Finds a field by the full name of its message type and its own name. The time is proportional to
- * the size of the set. */
-bool kn_message_field(struct rt_span set, struct rt_span message, struct rt_span name,
+/* A message type. The spans point into the set. */
+struct kn_message {
+    struct rt_span set;  /* the set that describes the type */
+    struct rt_span body; /* the DescriptorProto of the type */
+    bool is_proto3;
+    bool is_packed; /* whether repeated numbers are packed unless a field's options say otherwise */
+};
+/* Finds a message type by its full name. Returns false if the set does not describe it. */
+bool kn_message_find(struct rt_span set, struct rt_span name, struct kn_message *out);
+/* Finds a field by its name. Returns false if the type has no valid field with this name. */
+bool kn_message_field(const struct kn_message *m, struct rt_span name,
                       struct kn_message_field *out);
+/* Returns the number of bytes that kn_message_field has read to find the field *f. The bytes of the
+ * set are among them if they hold the default of an enum. */
+size_t kn_message_field_cost(const struct kn_message *m, const struct kn_message_field *f);
 /* Undoes C escapes. `to` has as many bytes as `text`. Returns the number of bytes written. */
 size_t kn_unescape(struct rt_span text, char *to);
 

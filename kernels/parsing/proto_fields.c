@@ -5,9 +5,10 @@
 #include "runtime/base/sort.h"
 #include "runtime/files/descriptors.h"
 
-/* Limit on the bytes that are read to find all fields: the size of the descriptors times the number
- * of names. They are read in about a second. */
-enum { MAX_READ = 1 << 30 };
+/* Limit on the bytes of descriptors that are read to find the fields of a node, because `prepare`
+ * cannot be cancelled. If all declarations have the minimal size of a few bytes, they are read in
+ * about 0.4 s. */
+enum { MAX_READ = 1 << 25 };
 
 static enum rt_status descriptors_of(struct rt_prep *p, struct rt_span *out)
 {
@@ -58,16 +59,15 @@ enum rt_status kn_proto_fields(struct rt_prep *p, struct kn_proto_fields **out)
     const struct rt_attr *names = rt_attr(p->node, "field_names");
     struct kn_proto_fields *f = rt_prep_alloc(p, sizeof *f);
     struct rt_span set;
+    struct kn_message m;
+    size_t read = 0;
     enum rt_status st = f ? descriptors_of(p, &set) : p->err->code;
 
     if (st)
         return st;
-    if (!kn_message_type(set, message))
+    if (!kn_message_find(set, message, &m))
         return rt_fail(p->err, RT_INVALID_ARGUMENT, "No descriptor found for message type %.*s",
                        KN_SPAN(message));
-    if (names->n > MAX_READ / (set.n + 1))
-        return rt_fail(p->err, RT_RESOURCE_EXHAUSTED, "%zu fields of %zu bytes of descriptors",
-                       names->n, set.n);
     f->n = (int)names->n;
     f->name = names->v.strs;
     f->field = rt_prep_alloc(p, names->n * sizeof *f->field + 1);
@@ -75,9 +75,14 @@ enum rt_status kn_proto_fields(struct rt_prep *p, struct kn_proto_fields **out)
     if (!f->by_number)
         return p->err->code;
     for (int k = 0; k < f->n; k++) {
-        if (!kn_message_field(set, message, f->name[k], &f->field[k]))
+        if (!kn_message_field(&m, f->name[k], &f->field[k]))
             return rt_fail(p->err, RT_INVALID_ARGUMENT, "Unknown field: %.*s in message type %.*s",
                            KN_SPAN(f->name[k]), KN_SPAN(message));
+        read += kn_message_field_cost(&m, &f->field[k]);
+        if (read > MAX_READ)
+            return rt_fail(p->err, RT_RESOURCE_EXHAUSTED,
+                           "To find %zu fields, more than %d bytes of descriptors would be read",
+                           names->n, MAX_READ);
         f->by_number[k] = (struct kn_numbered){f->field[k].number, k};
     }
     *out = f;

@@ -208,7 +208,7 @@ static enum rt_status binomial_sample(struct sampling *s, double count, double *
     const double p = least_probability(s);
 
     if (isnan(s->probability)) {
-        *out = s->probability;
+        *out = count <= 0 ? 0 : s->probability;
         return RT_OK;
     }
     if (count <= 0 || p <= 0) {

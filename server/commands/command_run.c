@@ -387,7 +387,7 @@ static enum rt_status read_all(const char *path, struct rt_bytes *out, struct rt
         return rt_fail(err, RT_NOT_FOUND, "%s: %s", path, strerror(errno));
     char block[65536];
     size_t n;
-    while ((n = fread(block, 1, sizeof block, f)) > 0)
+    while (!out->failed && (n = fread(block, 1, sizeof block, f)) > 0)
         rt_bytes_add(out, block, n);
     bool failed = ferror(f) != 0;
     if (f != stdin)

@@ -53,11 +53,12 @@ void fuzz_one(const uint8_t *data, size_t size)
     const size_t n = data[0] | (size_t)data[1] << 8, n_set = n < size - 2 ? n : size - 2;
     const struct rt_span set = rt_span_of(data + 2, n_set), type = rt_span_str("p.M");
     struct seen seen = {&fields, rt_span_of(data + 2 + n_set, size - 2 - n_set)};
-    if (!kn_message_type(set, type))
+    struct kn_message m;
+    if (!kn_message_find(set, type, &m))
         return;
     for (int k = 0; k < FIELDS; k++) {
         struct kn_message_field *f = &field[fields.n];
-        if (!kn_message_field(set, type, rt_span_str(names[k]), f))
+        if (!kn_message_field(&m, rt_span_str(names[k]), f))
             continue;
         char *text = malloc(f->text_default.n + 1);
         if (text && kn_unescape(f->text_default, text) > f->text_default.n)

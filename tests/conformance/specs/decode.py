@@ -249,7 +249,7 @@ def decode_proto(g, op):
     yield Case(one, **how([]))
     yield Case(one[:0], texts=True, **how(["p_int32"]))
     yield Case(one[0], **how(["p_int32"]))
-    for more in (dict(field_names=["nope"]), dict(field_names=["s_int32", "r_int32"]), dict(message_type="p.q.X"), dict(message_type=".p.q.All"), dict(message_type="p.q.E"), dict(message_type=""), dict(message_type="p.q"), dict(message_format="json"), dict(message_format=""), dict(descriptor_source=b"local://"), dict(descriptor_source=b""), dict(descriptor_source=b"bytes://"), dict(descriptor_source=b"bytes"), dict(descriptor_source=b"local:/x"), dict(message_type="p.q.All.Sub", field_names=["a"])):
+    for more in (dict(field_names=["nope"]), dict(field_names=["s_int32", "r_int32"]), dict(message_type="p.q.X"), dict(message_type="p.q.All."), dict(message_type=".p.q.All"), dict(message_type="p.q.E"), dict(message_type=""), dict(message_type="p.q"), dict(message_format="json"), dict(message_format=""), dict(descriptor_source=b"local://"), dict(descriptor_source=b""), dict(descriptor_source=b"bytes://"), dict(descriptor_source=b"bytes"), dict(descriptor_source=b"local:/x"), dict(message_type="p.q.All.Sub", field_names=["a"])):
         yield Case(one, texts=True, **how(["s_int32"], **more))
     local = lambda message, names, types: dict(message_type=message, field_names=names, output_types=types)
     yield Case(strings([b"\x0a\x08\0\0\x80?\0\0\0@", b""]), **local("tensorflow.FloatList", ["value"], ["float32"]))
@@ -299,6 +299,6 @@ def encode_proto(g, op):
     yield Case(np.int32([[1]]), [np.zeros((1, 0), "int32")], texts=True, **how(["s_int32"]))
     yield Case(np.int32([[0]]), [np.zeros((1, 0), "int32")], **how(["s_int32"]))
     yield Case(np.int32([[1]]), [x, x], texts=True, **how(["s_int32"]))
-    for more in (dict(field_names=["nope"]), dict(message_type="p.q.X"), dict(descriptor_source=b"local://"), dict(descriptor_source=b"bytes://"), dict(descriptor_source=b"x")):
+    for more in (dict(field_names=["nope"]), dict(message_type="p.q.X"), dict(message_type="p.q.All."), dict(descriptor_source=b"local://"), dict(descriptor_source=b"bytes://"), dict(descriptor_source=b"x")):
         yield Case(np.int32([[1]]), [x], texts=True, **how(["s_int32"], **more))
     yield Case(np.int32([[2], [1]]), [np.float32([[1, 2], [3, 4]])], message_type="tensorflow.FloatList", field_names=["value"])

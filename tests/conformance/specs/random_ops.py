@@ -301,7 +301,8 @@ def binomial(g, op):
             yield case((0, 3), np.array([1, 2, 3], of), np.array(0.5, of), t)
     for shape, a, b in (((3,), (2,), ()), ((2, 3), (2, 1), (1,)), ((), (1,), ()), ((3,), (2,), (3,)), ((2, 3), (2, 1), (3,))):
         yield case(shape, np.ones(a), np.full(b, 0.5), "float32", texts=True)
-    yield case((3,), np.float64(5), np.float64(np.nan), "float32")
+    for count in (-1, 0, 5):
+        yield case((3,), np.float64(count), np.float64(np.nan), "float32")
 
 
 @spec("RandomIndexShuffle")

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "kernels/array/hash_set.h"
+#include "runtime/base/bytes.h"
 #include "tests/support/cpu_time.h"
 #include "tests/support/op.h"
 
@@ -297,6 +298,85 @@ static void many_small_steps_end_soon_after_their_deadline(void **state)
     op_clear(&list);
 }
 
+/* A message is one group without an end, so that a run that did not check its deadline in the group
+ * would fail with DATA_LOSS. */
+static void a_long_group_ends_soon_after_its_deadline(void **state)
+{
+    (void)state;
+    enum { N = 128 << 20, START_OF_GROUP_1000 = 0x3ec3, VARINT_1 = 0x08 };
+    char *message = malloc(N);
+    assert_non_null(message);
+    memset(message, VARINT_1, N); /* fields of number 1 with the value 8 */
+    message[0] = (char)(START_OF_GROUP_1000 & 0xff);
+    message[1] = START_OF_GROUP_1000 >> 8;
+    struct rt_tensor t = op_tensor(RT_STRING, 0, NULL, NULL);
+    assert_true(rt_str_set(t.data, NULL, message, N, NULL));
+    free(message);
+    ends_soon((struct op_call){.op = "DecodeProtoV2",
+                               .attrs = "message_type='tensorflow.NodeDef' field_names=['name'] "
+                                        "output_types=[string] descriptor_source='local://' "
+                                        "message_format='binary' sanitize=false",
+                               .n_in = 1,
+                               .n_out = 2,
+                               .in = {t}});
+}
+
+/* Appends a field of a message with its tag and length. */
+static void put_field(struct rt_bytes *b, char tag, const void *p, size_t n)
+{
+    rt_bytes_add(b, &tag, 1);
+    rt_bytes_add_varint(b, n);
+    rt_bytes_add(b, p, n);
+}
+
+/* A node names the last field of a message type 1,000 times. To find it each time, a hundred
+ * megabytes of its descriptor would be read. */
+static void the_fields_of_a_node_cost_a_bounded_time(void **state)
+{
+    (void)state;
+    enum { NAMES = 1000, FIELDS = 20000, FILE = 0x0a, MESSAGE = 0x22 };
+    static const char other[] = "\x12\x03\x0a\x01z"; /* a field with the name "z" */
+    static const char last[] = "\x12\x09\x0a\x01y\x18\x01\x20\x01\x28\x09"; /* string y = 1 */
+    struct rt_bytes message, file, set, attrs;
+    rt_bytes_init(&message, (size_t)1 << 20);
+    rt_bytes_init(&file, (size_t)1 << 20);
+    rt_bytes_init(&set, (size_t)1 << 20);
+    rt_bytes_init(&attrs, (size_t)1 << 20);
+    rt_bytes_add(&message, "\x0a\x01M", 3);
+    for (int i = 0; i < FIELDS; i++)
+        rt_bytes_add(&message, other, sizeof other - 1);
+    rt_bytes_add(&message, last, sizeof last - 1);
+    put_field(&file, MESSAGE, message.p, message.n);
+    put_field(&set, FILE, file.p, file.n);
+    /* The notation of attributes ends a string at these bytes. */
+    assert_null(memchr(set.p, '\'', set.n));
+    assert_null(memchr(set.p, '\0', set.n));
+    rt_bytes_addf(&attrs, "message_type='M' message_format='binary' sanitize=false "
+                          "field_names=['y'");
+    for (int i = 1; i < NAMES; i++)
+        rt_bytes_addf(&attrs, ",'y'");
+    rt_bytes_addf(&attrs, "] output_types=[string");
+    for (int i = 1; i < NAMES; i++)
+        rt_bytes_addf(&attrs, ",string");
+    /* The last attribute, because the notation counts the parentheses in a string. */
+    rt_bytes_addf(&attrs, "] descriptor_source='bytes://");
+    rt_bytes_add(&attrs, set.p, set.n);
+    rt_bytes_add(&attrs, "'", 2);
+    assert_false(attrs.failed);
+    struct op_call c = {.op = "DecodeProtoV2",
+                        .attrs = (const char *)attrs.p,
+                        .n_in = 1,
+                        .n_out = 2,
+                        .in = {text("")}};
+    if (op_run(&c) != RT_RESOURCE_EXHAUSTED || !strstr(c.err.msg, "To find 1000 fields"))
+        fail_msg("%s", c.err.msg);
+    op_clear(&c);
+    rt_bytes_clear(&message);
+    rt_bytes_clear(&file);
+    rt_bytes_clear(&set);
+    rt_bytes_clear(&attrs);
+}
+
 /* Saves one tensor of 1 MB under `n` names, with a limit of 2 MB for the memory of the run. */
 static enum rt_status save_under_names(int n, const char *prefix, struct op_call *c)
 {
@@ -349,6 +429,8 @@ int main(void)
         cmocka_unit_test(a_crowd_in_one_slot_ends_soon_after_its_deadline),
         cmocka_unit_test(items_that_collide_in_a_hash_without_a_key_do_not_here),
         cmocka_unit_test(long_work_ends_soon_after_its_deadline),
+        cmocka_unit_test(a_long_group_ends_soon_after_its_deadline),
+        cmocka_unit_test(the_fields_of_a_node_cost_a_bounded_time),
         cmocka_unit_test(a_save_that_repeats_a_tensor_has_a_limit),
         cmocka_unit_test(many_small_steps_end_soon_after_their_deadline),
     };
