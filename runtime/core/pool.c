@@ -293,6 +293,11 @@ size_t rt_pool_end(struct rt_pool *p, size_t least)
     return keep;
 }
 
+void rt_pool_set_keep(struct rt_pool *p, size_t bytes)
+{
+    atomic_store_explicit(&p->keep, bytes, memory_order_relaxed);
+}
+
 void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
 {
     if (p->budget && atomic_load(&p->reserved) > atomic_load(&p->in_use) + RESERVE_STEP)

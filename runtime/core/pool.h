@@ -56,6 +56,9 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes);
 size_t *rt_pool_reserved(struct rt_pool *p);
 void rt_pool_begin(struct rt_pool *p);
 size_t rt_pool_end(struct rt_pool *p, size_t least);
+/* Sets the limit on the idle bytes of a pool for which rt_pool_begin and rt_pool_end are never
+ * called. */
+void rt_pool_set_keep(struct rt_pool *p, size_t bytes);
 /* Counts memory that a run uses outside tensors. If the limit or the budget is exceeded, fails with
  * RT_RESOURCE_EXHAUSTED; `err` then names `what` (including an article: "a list"), the sizes and
  * the flag that sets the limit. Called by one thread at a time. */

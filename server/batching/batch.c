@@ -208,6 +208,45 @@ static enum rt_status check_options(void *options, struct rt_error *err)
     return rt_run_options_check(options, err);
 }
 
+/* Sets dim to the shape of merged input i, including padding. */
+static void merged_shape(const struct srv_batch *b, int i, int64_t *dim)
+{
+    const int rank = b->first->feeds[i].rank;
+
+    dim[0] = b->run_rows;
+    for (int d = 1; d < rank; d++)
+        dim[d] = 0;
+    for (const struct srv_job *j = b->first; j; j = j->next)
+        for (int d = 1; d < rank; d++)
+            dim[d] = j->feeds[i].dim[d] > dim[d] ? j->feeds[i].dim[d] : dim[d];
+}
+
+/* Fails if the merged inputs exceed their limit. A small request may have large ones, because
+ * padding repeats rows and extends short rows. */
+static enum rt_status check_input_limit(const struct srv_batch *b, struct rt_error *err)
+{
+    size_t total = 0;
+
+    for (int i = 0; i < b->first->n_feeds; i++) {
+        const struct rt_tensor *like = &b->first->feeds[i];
+        int64_t dim[RT_MAX_RANK];
+        size_t bytes;
+        merged_shape(b, i, dim);
+        const enum rt_status st =
+            rt_shape_check((enum rt_dtype)like->dtype, like->rank, dim, &bytes, err);
+        if (st)
+            return st;
+        if (__builtin_add_overflow(total, bytes, &total))
+            total = SIZE_MAX;
+    }
+    if (!b->input_limit || total <= b->input_limit)
+        return RT_OK;
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                   "out of memory: %zu bytes for the inputs of a batch of %lld rows, which is more "
+                   "than the limit of %zu (--run_memory_limit_bytes)",
+                   total, (long long)b->run_rows, b->input_limit);
+}
+
 /* Merges input i of all jobs into *out. If this fails, the caller must clear *out. */
 static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run_options *options,
                                  struct rt_tensor *out, struct rt_error *err)
@@ -215,12 +254,10 @@ static enum rt_status merge_feed(const struct srv_batch *b, int i, struct rt_run
     const struct rt_tensor *like = &b->first->feeds[i];
     struct merging m = {
         .dtype = (enum rt_dtype)like->dtype, .check = {check_options, options}, .err = err};
-    int64_t dim[RT_MAX_RANK] = {b->run_rows}, inner, at = 0, last = 0;
+    int64_t dim[RT_MAX_RANK], inner, at = 0, last = 0;
     enum rt_status st;
 
-    for (const struct srv_job *j = b->first; j; j = j->next)
-        for (int d = 1; d < like->rank; d++)
-            dim[d] = j->feeds[i].dim[d] > dim[d] ? j->feeds[i].dim[d] : dim[d];
+    merged_shape(b, i, dim);
     st = rt_tensor_new_checked(out, b->pool, m.dtype, like->rank, dim, &m.check, err);
     if (st || !rt_tensor_count(out))
         return st;
@@ -296,6 +333,7 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
             options.deadline_ns = j->deadline_ns;
         gone[options.n_all_cancelled++] = srv_job_cancelled(j);
     }
+    st = check_input_limit(b, err);
     for (int i = 0; i < n_in && !st; i++)
         st = merge_feed(b, i, &options, &in[i], err);
     if (!st)
@@ -365,6 +403,7 @@ static void bisect(const struct srv_batch *b)
         h->needs_row_wise = b->needs_row_wise;
         h->arena = b->arena;
         h->pool = b->pool;
+        h->input_limit = b->input_limit;
         if (h->n_jobs == 1) {
             srv_batch_run_job(h->first, 0, NULL);
             continue;
@@ -414,6 +453,10 @@ struct srv_batch_verdict srv_batch_run(struct srv_batch *b)
         bisect(b);
         return (struct srv_batch_verdict){.halve_limit = err.code == RT_RESOURCE_EXHAUSTED};
     }
-    fail_all(b, &err);
+    if (err.code ==
+        RT_RESOURCE_EXHAUSTED) /* The padded rows may need the memory that is missing. */
+        run_singly(b);
+    else
+        fail_all(b, &err);
     return (struct srv_batch_verdict){0};
 }

@@ -23,7 +23,8 @@ struct srv_batch {
     bool needs_row_wise;
     /* the worker's arena, or NULL if the batch has only one job */
     struct rt_arena *arena;
-    struct rt_pool *pool;
+    struct rt_pool *pool; /* allocates the merged inputs */
+    size_t input_limit;   /* limit on the bytes of all merged inputs; 0 means no limit */
     /* Time at which the run of a single job is stopped even if the job's deadline is later. 0 means
      * that only the deadline applies. */
     int64_t end_ns;

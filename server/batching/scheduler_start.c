@@ -14,6 +14,8 @@ enum {
     SPARE_AFTER_NS = 20000000,
     MAX_COMPILED_SIZES = 32,
     MOST_GPU_ROWS = 1024, /* largest batch that is padded for a GPU, in rows */
+    KEEP_INPUTS =
+        64 << 20,      /* most bytes of freed merged inputs that are kept for the next batches */
     LONG_NS = 5000000, /* expected duration up to which a batch may take a GPU's last free worker */
 };
 #define COMPILE_NS INT64_C(60000000000) /* maximum time of srv_scheduler_compile */
@@ -164,6 +166,8 @@ enum rt_status srv_scheduler_new(struct srv_server *server, struct srv_scheduler
     rt_mutex_init(&s->shared_cells);
     init_groups(s);
     s->pool = rt_pool_new(0);
+    if (s->pool)
+        rt_pool_set_keep(s->pool, KEEP_INPUTS);
     if (s->pool && server->run_memory.limit)
         rt_pool_share(s->pool, &server->run_memory);
     const bool ok = srv_feed_reclaimer_start(&s->reclaimer) && open_shares(s) && s->pool &&

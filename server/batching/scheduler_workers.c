@@ -255,8 +255,10 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
     struct srv_job *dropped = NULL;
     struct srv_run run = {.s = s, .worker = w, .group = w ? w->group : 0, .batch = batch};
     const struct rt_wait_hook on_wait = {.begin = srv_scheduler_begin_waiting, .arg = &run};
-    struct srv_batch g = {
-        .arena = w ? w->arena : NULL, .pool = s->pool, .on_wait = w ? &on_wait : NULL};
+    struct srv_batch g = {.arena = w ? w->arena : NULL,
+                          .pool = s->pool,
+                          .input_limit = (size_t)s->server->options.run_memory_limit_bytes,
+                          .on_wait = w ? &on_wait : NULL};
     struct srv_job **end = &g.first;
     struct srv_batch_verdict verdict = {0};
     bool repeats = false;

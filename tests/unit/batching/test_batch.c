@@ -1,5 +1,6 @@
-/* Tests how the size of outputs is counted, and that merging ends early when no client waits for
- * the batch. This file defines rt_callable_run, so that a test sees whether the model ran. */
+/* Tests how the size of outputs is counted, that padding has a limit, and that merging ends early
+ * when no client waits for the batch. This file defines rt_callable_run, so that a test sees
+ * whether the model ran. */
 #include "tests/support/test.h"
 
 #include "runtime/base/arena.h"
@@ -7,13 +8,15 @@
 #include "server/config/options.h"
 
 static int n_runs;
+static int64_t run_rows_seen; /* number of rows of the last run */
 
 enum rt_status rt_callable_run(struct rt_callable *c, const struct rt_tensor *feeds,
                                struct rt_tensor *fetches, const struct rt_run_options *options,
                                struct rt_error *err)
 {
-    (void)c, (void)feeds, (void)fetches, (void)options;
+    (void)c, (void)fetches, (void)options;
     n_runs++;
+    run_rows_seen = feeds[0].dim[0];
     return rt_fail(err, RT_INTERNAL, "the model ran");
 }
 
@@ -69,6 +72,65 @@ static void merging_much_ends_when_nobody_wants_it_any_more(void **state)
     }
 }
 
+/* Runs a batch of `n` requests of one row of 1,000 floats, padded to 1,024 rows. */
+static void run_padded(int n, size_t input_limit)
+{
+    const struct rt_model_signature signature = {.call = NULL};
+    struct rt_tensor feed[2], fetch[2] = {{0}};
+    struct srv_job job[2];
+    struct rt_error err = {0};
+    struct rt_arena *arena = rt_arena_new(1 << 20);
+    struct rt_pool *pool = rt_pool_new(0);
+
+    rt_pool_set_keep(pool, 0);
+    for (int i = 0; i < n; i++) {
+        assert_ok(rt_tensor_new(&feed[i], NULL, RT_F32, 2, (int64_t[]){1, 1000}, &err), &err);
+        memset(feed[i].data, 0, rt_tensor_bytes(&feed[i]));
+        job[i] = (struct srv_job){.next = i + 1 < n ? &job[i + 1] : NULL,
+                                  .signature = &signature,
+                                  .n_feeds = 1,
+                                  .feeds = &feed[i],
+                                  .n_fetches = 1,
+                                  .fetches = &fetch[i],
+                                  .n_rows = 1,
+                                  .deadline_ns = RT_NEVER};
+    }
+    struct srv_batch b = {.first = job,
+                          .n_jobs = n,
+                          .rows = n,
+                          .run_rows = 1024,
+                          .arena = arena,
+                          .pool = pool,
+                          .input_limit = input_limit};
+    n_runs = 0;
+    srv_batch_run(&b);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(job[i].status, RT_INTERNAL); /* the status of rt_callable_run here */
+        rt_tensor_clear(&feed[i]);
+    }
+    assert_int_equal(rt_pool_in_use(pool), 0);
+    rt_pool_unref(pool);
+    rt_arena_free(arena);
+}
+
+static void padding_stays_within_the_memory_of_a_run(void **state)
+{
+    enum { PADDED = 1024 * 1000 * 4 };
+    (void)state;
+    run_padded(1, PADDED);
+    assert_int_equal(n_runs, 1);
+    assert_int_equal(run_rows_seen, 1024);
+    run_padded(1, 0); /* no limit */
+    assert_int_equal(run_rows_seen, 1024);
+    /* Rows whose padding does not fit run without padding, and each request alone. */
+    run_padded(1, PADDED - 1);
+    assert_int_equal(n_runs, 1);
+    assert_int_equal(run_rows_seen, 1);
+    run_padded(2, PADDED - 1);
+    assert_int_equal(n_runs, 2);
+    assert_int_equal(run_rows_seen, 1);
+}
+
 static bool has_large_outputs(struct rt_tensor *t, size_t max_inline_bytes)
 {
     const struct srv_job job = {.n_fetches = 1, .fetches = t, .max_inline_bytes = max_inline_bytes};
@@ -103,6 +165,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(merging_much_ends_when_nobody_wants_it_any_more),
+        cmocka_unit_test(padding_stays_within_the_memory_of_a_run),
         cmocka_unit_test(the_size_of_outputs_is_that_of_what_is_encoded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
