@@ -13,6 +13,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/heap.h"
 #include "runtime/base/log.h"
+#include "runtime/base/machine.h"
 #include "server/versions/manager_internal.h"
 #include "server/versions/policy.h"
 #include "server/config/settings.h"
@@ -184,6 +185,18 @@ static void take_messages(struct srv_manager *m)
     }
 }
 
+/* ---- returning freed memory to the system ---- */
+
+enum {
+    TRIM_EVERY_MS = 2000,
+    TRIM_AFTER_CLOSED = 256, /* number of closed connections after which the heap is trimmed */
+    TRIM_AFTER_FREED = 512,  /* number of freed gRPC calls after which the heap is trimmed */
+    /* A process is quiet if it uses less than a tenth of a core. */
+    QUIET_PART = 10,
+    /* growth of the resident memory after which the heap of a quiet process is trimmed */
+    QUIET_TRIM_BYTES = 16 << 20,
+};
+
 /* Schedules a trim of the heap after runs that created very many strings. Such runs leave freed
  * memory in the heap. The trim waits until these runs have stopped, because each of them reuses
  * that memory. */
@@ -196,6 +209,23 @@ static void look_at_bursts(struct srv_manager *m)
     m->n_bursts = n;
 }
 
+/* Schedules a trim of the heap if the process was quiet since the last check and its resident
+ * memory has grown since the last trim. Then the trim disturbs no request, and returns what the two
+ * other rules do not count, such as the uploads of clients that have gone. Returns whether the
+ * process was quiet. */
+static bool look_at_resident(struct srv_manager *m)
+{
+    struct timespec t = {0};
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    const int64_t cpu_ns = t.tv_sec * SECOND + t.tv_nsec;
+    const bool quiet = cpu_ns - m->cpu_ns < (int64_t)TRIM_EVERY_MS * MILLION / QUIET_PART;
+    m->cpu_ns = cpu_ns;
+    if (quiet && rt_machine_resident() > m->resident_after_trim + QUIET_TRIM_BYTES)
+        m->trim_pending = true;
+    return quiet;
+}
+
 /*
  * Trims the heap after many connections have closed, because each leaves about 29 KB of freed
  * memory scattered in the heap. A burst of calls on one connection leaves a similar amount, so
@@ -205,7 +235,7 @@ static void look_at_bursts(struct srv_manager *m)
  * therefore the number of accepted connections minus the increase in open ones. While there are no
  * connections, nothing is counted.
  */
-static void count_closed(struct srv_manager *m, int64_t now)
+static void count_closed(struct srv_manager *m, bool quiet, int64_t now)
 {
     m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
     /* a new connection sets has_connections again */
@@ -219,7 +249,7 @@ static void count_closed(struct srv_manager *m, int64_t now)
     int64_t closed = n_accepted - m->n_accepted - (n_open - m->n_open);
     m->n_closed += closed > 0 ? closed : 0;
     m->n_accepted = n_accepted;
-    bool is_last = !n_open && !m->n_open && !m->bursts_wait && !rt_heap_idle();
+    bool is_last = !n_open && !m->n_open && !m->bursts_wait && !rt_heap_idle() && quiet;
     m->n_open = n_open;
     if (is_last)
         m->next_count = RT_NEVER;
@@ -246,17 +276,20 @@ static int64_t trim(struct srv_manager *m, int64_t now)
     if (now >= m->next_count) {
         rt_heap_trim();
         look_at_bursts(m);
-        count_closed(m, now);
+        count_closed(m, look_at_resident(m), now);
     }
     if (!m->trim_pending)
         return m->next_count;
     if (now < m->next_trim)
         return m->next_trim;
     malloc_trim(0);
+    m->resident_after_trim = rt_machine_resident();
     m->trim_pending = false;
     m->next_trim = now + (int64_t)TRIM_EVERY_MS * MILLION;
     return m->next_count;
 }
+
+/* ---- the steps of a pass ---- */
 
 /* Repeats the steps that ran out of memory, in their original order. */
 static void again(struct srv_manager *m, int64_t now)

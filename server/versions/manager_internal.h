@@ -64,10 +64,7 @@ enum {
     CHANGED_PAUSE_MAX_MS = 60000,
     /* time between two log lines that name the models for which startup waits */
     AWAITED_LOG_EVERY_S = 10,
-    TRIM_EVERY_MS = 2000,
-    AGAIN_MS = 100,          /* pause before a step that ran out of memory is repeated */
-    TRIM_AFTER_CLOSED = 256, /* number of closed connections after which the heap is trimmed */
-    TRIM_AFTER_FREED = 512,  /* number of freed gRPC calls after which the heap is trimmed */
+    AGAIN_MS = 100, /* pause before a step that ran out of memory is repeated */
 };
 #define SECOND  INT64_C(1000000000)
 #define MILLION 1000000
@@ -172,6 +169,8 @@ struct srv_manager {
     /* Whether n_bursts had increased at the last check. The next check that finds n_bursts
      * unchanged trims the heap. */
     bool bursts_wait;
+    /* processor time of the process at the last check, and resident bytes after the last trim */
+    int64_t cpu_ns, resident_after_trim;
     struct srv_trouble folder_trouble, config_trouble;
 };
 
