@@ -56,6 +56,19 @@ static void name_input(struct srv_job *job)
     }
 }
 
+/* Decodes and prepares a job of another kind than SRV_JOB_RUN. Afterwards the kind is
+ * SRV_JOB_PREPARE. */
+static enum rt_status prepare(struct srv_job *job)
+{
+    enum rt_status st = RT_OK;
+
+    if (job->kind == SRV_JOB_DECODE) {
+        job->kind = SRV_JOB_PREPARE;
+        st = job->decode(job);
+    }
+    return !st && job->prepare ? job->prepare(job) : st;
+}
+
 void srv_batch_run_job(struct srv_job *job, int64_t end_ns, const struct rt_wait_hook *on_wait)
 {
     struct rt_run_options options = {
@@ -65,8 +78,8 @@ void srv_batch_run_job(struct srv_job *job, int64_t end_ns, const struct rt_wait
         .on_wait = on_wait,
         .accelerator = job->accelerator};
 
-    if (job->kind == SRV_JOB_PREPARE) {
-        job->status = job->prepare(job);
+    if (job->kind != SRV_JOB_RUN) {
+        job->status = prepare(job);
         return;
     }
     job->batch_rows = (int)(job->n_rows > 0 && job->n_rows < INT32_MAX ? job->n_rows : 1);

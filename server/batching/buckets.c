@@ -10,11 +10,14 @@ enum {
     MAX_IDLE_BUCKETS = 64,
 };
 
+static const struct rt_signature no_signature = {.name = "", .method_name = ""};
+const struct rt_model_signature srv_undecoded = {.def = &no_signature, .is_dynamic = true};
+
 static bool may_merge(const struct srv_model_queue *l, const struct srv_call_queue *q,
                       const struct srv_job *job)
 {
     return q && !q->never_merge && job->n_rows > 0 && job->n_feeds > 0 && job->n_fetches > 0 &&
-           srv_batching_merges(l->batching, job->signature->def->name, q->rowwise) &&
+           srv_batching_merges(l->batching, srv_queued_signature(job)->def->name, q->rowwise) &&
            (l->policy.max_rows > 1 || l->policy.n_sizes);
 }
 
@@ -36,9 +39,10 @@ static struct srv_feed_key key_of(const struct rt_tensor *t, bool has_rows, bool
 
 static uint64_t hash_of(const struct srv_job *job)
 {
+    const struct rt_model_signature *sig = srv_queued_signature(job);
     bool has_rows = job->n_rows > 0, pads = job->version->model_queue->batching->pads;
-    uint64_t h = (uintptr_t)job->signature->call ^ (uint64_t)has_rows;
-    if (job->signature->writes)
+    uint64_t h = (uintptr_t)sig->call ^ (uint64_t)has_rows;
+    if (sig->writes)
         return 0;
     for (int i = 0; i < job->n_feeds; i++) {
         struct srv_feed_key k = key_of(&job->feeds[i], has_rows, pads);
@@ -51,12 +55,12 @@ static uint64_t hash_of(const struct srv_job *job)
 
 static bool fits(const struct srv_bucket *b, const struct srv_job *job)
 {
-    const struct rt_model_signature *sig = job->signature;
+    const struct rt_model_signature *sig = srv_queued_signature(job);
     bool pads = job->version->model_queue->batching->pads;
     if (!b->queue)
         return sig->writes;
     if (sig->writes || b->core.is_small != is_small(job) ||
-        b->core.is_uneven != (job->kind == SRV_JOB_PREPARE) || b->queue->call != sig->call ||
+        b->core.is_uneven != (job->kind != SRV_JOB_RUN) || b->queue->call != sig->call ||
         b->queue->rowwise != sig->rowwise || b->has_rows != (job->n_rows > 0) ||
         b->n_feeds != job->n_feeds)
         return false;
@@ -106,9 +110,10 @@ static bool is_compiled(const void *call, int64_t rows)
 
 struct srv_bucket *srv_bucket_of(const struct srv_job *job)
 {
+    const struct rt_model_signature *sig = srv_queued_signature(job);
     struct srv_model_queue *l = job->version->model_queue;
     uint64_t hash = hash_of(job);
-    int n_feeds = job->signature->writes ? 0 : job->n_feeds;
+    int n_feeds = sig->writes ? 0 : job->n_feeds;
 
     for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next) {
         struct srv_bucket *b = (struct srv_bucket *)o;
@@ -117,18 +122,18 @@ struct srv_bucket *srv_bucket_of(const struct srv_job *job)
     }
     if (l->n_buckets >= MAX_IDLE_BUCKETS)
         forget_oldest(l);
-    struct srv_call_queue *q = job->signature->writes ? NULL : srv_call_queue_of(l, job->signature);
+    struct srv_call_queue *q = sig->writes ? NULL : srv_call_queue_of(l, sig);
     struct srv_bucket *b = calloc(1, sizeof *b + (size_t)n_feeds * sizeof b->feeds[0]);
-    if (!b || (!q && !job->signature->writes)) {
+    if (!b || (!q && !sig->writes)) {
         free(b);
         return NULL;
     }
     srv_core_bucket_init(&b->core, &l->core, q ? &q->core : NULL, may_merge(l, q, job),
-                         job->signature->writes);
+                         sig->writes);
     b->core.is_small = q && is_small(job);
-    b->core.is_uneven = job->kind == SRV_JOB_PREPARE;
+    b->core.is_uneven = job->kind != SRV_JOB_RUN;
     b->core.prefers = is_compiled;
-    b->core.of = job->signature->call;
+    b->core.of = sig->call;
     b->hash = hash;
     b->queue = q;
     b->has_rows = job->n_rows > 0;

@@ -57,6 +57,14 @@ struct srv_model_queue {
     int8_t accelerator[SRV_CORE_GROUPS];
 };
 
+/* Returns the signature in whose queue the job waits. All jobs that wait to be decoded share a
+ * signature without a name, so that no signature's statistics include decoding. */
+extern const struct rt_model_signature srv_undecoded;
+static inline const struct rt_model_signature *srv_queued_signature(const struct srv_job *job)
+{
+    return job->kind == SRV_JOB_DECODE ? &srv_undecoded : job->signature;
+}
+
 /* Returns the bucket for a job, and creates it if it does not exist. Returns NULL if memory runs
  * out. */
 struct srv_bucket *srv_bucket_of(const struct srv_job *job);

@@ -7,8 +7,6 @@
 
 void srv_job_submit(struct srv_job *job)
 {
-    static const struct rt_signature nothing = {.name = "", .method_name = ""};
-    static const struct rt_model_signature unknown = {.def = &nothing, .is_dynamic = true};
     struct srv_io_loop *io_loop = job->io_loop;
 
     const int64_t default_ms = io_loop->server->options.default_deadline_ms;
@@ -19,10 +17,8 @@ void srv_job_submit(struct srv_job *job)
         job->deadline_ns = job->queued_ns + default_ms * 1000000;
         job->has_default_deadline = true;
     }
-    job->kind = job->prepare ? SRV_JOB_PREPARE : SRV_JOB_RUN;
-    if (job->kind == SRV_JOB_PREPARE) {
-        if (!job->signature)
-            job->signature = &unknown;
+    job->kind = job->decode ? SRV_JOB_DECODE : job->prepare ? SRV_JOB_PREPARE : SRV_JOB_RUN;
+    if (job->kind != SRV_JOB_RUN) {
         srv_request_span_prepare(job->span);
         job->n_rows = 0;
     } else {

@@ -24,21 +24,27 @@ struct srv_io_loop;
 struct srv_request_span;
 struct srv_version;
 
-/* What a worker does with a queued job. */
+/* What a worker does next with a job. The kind only ever changes to one that is listed before it. A
+ * job is queued at most twice: once for decoding and preparation together, and once for the run. */
 enum srv_job_kind {
     SRV_JOB_RUN,     /* runs the signature */
-    SRV_JOB_PREPARE, /* calls `prepare`, and then queues the job again with the kind SRV_JOB_RUN */
+    SRV_JOB_PREPARE, /* calls `prepare`, and then queues the job for its run */
+    SRV_JOB_DECODE,  /* calls `decode`, and then continues as SRV_JOB_PREPARE */
 };
 
 struct srv_job {
     struct srv_job *next;
-    enum srv_job_kind kind; /* set by srv_job_submit */
+    enum srv_job_kind kind; /* set by srv_job_submit, from `decode` and `prepare` */
     struct srv_io_loop *io_loop;
     struct srv_version *version; /* io_loop holds a handle to the version until the job has ended */
+    /* may be NULL until the request is decoded; see srv_job_signature */
     const struct rt_model_signature *signature;
-    /* Slow work that a worker performs before the run, or NULL. `prepare` decodes a long body and
-     * sets `signature` and `feeds`, or it builds the plan of a dynamic callable and sets
-     * `signature->call`. The function must set the member `prepare` to NULL. */
+    /* Decodes a long request on a worker, or NULL if the request is decoded. Sets `signature`,
+     * `feeds` and, if more slow work is left, `prepare`. Set by the transport. */
+    enum rt_status (*decode)(struct srv_job *job);
+    /* Slow work that the decoded request needs before its run, or NULL. Builds the plan of a
+     * dynamic callable and sets `signature`, or reads feeds from shared memory. Set by the steps of
+     * the inference. */
     enum rt_status (*prepare)(struct srv_job *job);
     struct srv_inference *inference; /* the request, if `prepare` needs it */
     const struct rt_call_spec *dynamic_spec;
@@ -109,6 +115,13 @@ static inline struct srv_cancellation srv_job_cancellation(const struct srv_job 
 {
     return (struct srv_cancellation){.deadline_ns = job->deadline_ns,
                                      .cancelled = srv_job_cancelled(job)};
+}
+
+/* Returns the job's signature, or NULL if the job's request waits to be decoded, so that such a job
+ * is counted and traced without a signature. */
+static inline const struct rt_model_signature *srv_job_signature(const struct srv_job *job)
+{
+    return job->kind == SRV_JOB_DECODE ? NULL : job->signature;
 }
 
 /*

@@ -317,10 +317,9 @@ void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first)
 
 void srv_scheduler_end_job(struct srv_job *job)
 {
-    const bool is_prepared = job->kind == SRV_JOB_PREPARE;
+    const bool is_prepared = job->kind != SRV_JOB_RUN;
 
     if (is_prepared) {
-        job->kind = SRV_JOB_RUN;
         srv_request_span_decoded(job->span, job->started_ns);
         job->started_ns = 0;
         if (!job->status)
@@ -330,6 +329,7 @@ void srv_scheduler_end_job(struct srv_job *job)
         job->done(job);
         return;
     }
+    job->kind = SRV_JOB_RUN;
     job->finished_ns = 0;
     job->next = NULL;
     srv_scheduler_submit(job->io_loop->server->scheduler, job);

@@ -129,9 +129,10 @@ static inline struct srv_job *srv_job_of(struct srv_core_job *j)
 /* Returns whether a job is batched as in TensorFlow Serving (--enable_batching=true). */
 static inline bool srv_job_is_as_tensorflow(const struct srv_job *job)
 {
-    return srv_batching_is_for_all(job->version->model_queue->batching,
-                                   job->signature->def->name) &&
-           !job->signature->writes;
+    const struct rt_model_signature *sig = srv_queued_signature(job);
+
+    return srv_batching_is_for_all(job->version->model_queue->batching, sig->def->name) &&
+           !sig->writes;
 }
 
 /* Completes a job. Must not be called under the lock. Afterwards the caller must not access the

@@ -280,7 +280,7 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
         *end = job;
         end = &job->next;
         g.needs_row_wise = !srv_batching_is_for_all(job->version->model_queue->batching,
-                                                    job->signature->def->name);
+                                                    srv_queued_signature(job)->def->name);
         g.n_jobs++;
         g.rows += job->n_rows;
     }

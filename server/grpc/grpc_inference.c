@@ -40,9 +40,6 @@ struct request {
     int64_t fields_left;
     /* status of reading the message on a background thread; c->err contains the error */
     enum rt_status read_status;
-    /* The job's original `signature` and `prepare`, while a worker decodes the tensors. */
-    const struct rt_model_signature *signature;
-    enum rt_status (*prepare)(struct srv_job *job);
     /* the result of an inference of a stream, until its I/O loop sends it */
     struct rt_bytes out;
     enum rt_status status;
@@ -133,35 +130,29 @@ static enum rt_status charge_arena(struct srv_call *c)
                : RT_OK;
 }
 
-/* Decodes the tensors on a worker, and then calls the job's original `prepare` if there is one. */
-static enum rt_status prepare(struct srv_job *job)
+/* Decodes the tensors on a worker. */
+static enum rt_status decode_job(struct srv_job *job)
 {
     struct srv_call *c = job->owner;
     struct request *r = c->state;
 
-    job->signature = r->signature;
-    job->prepare = r->prepare;
     r->inf.allowance = allowance_of(c, most_tensor_bytes(c));
     enum rt_status st = srv_inference_bind(&r->inf, &c->err);
     if (!st)
         drop_message(c, r);
     if (st)
         rt_error_copy(&job->err, &c->err);
-    return st || !job->prepare ? st : job->prepare(job);
+    return st;
 }
 
-/* Makes a worker decode the tensors. job->signature is NULL until they are decoded, because the
- * scheduler's statistics of a signature must not include the decoding. */
+/* Makes a worker decode the tensors. */
 static void bind_on_worker(struct srv_call *c, struct request *r)
 {
     struct srv_job *job = &c->job;
 
     r->fields_left = INT64_MAX;
     r->inf.allowance = (struct srv_allowance){.left = 0};
-    r->signature = job->signature;
-    r->prepare = job->prepare;
-    job->signature = NULL;
-    job->prepare = prepare;
+    job->decode = decode_job;
     job->body_bytes = c->charged;
 }
 

@@ -91,16 +91,14 @@ static enum rt_status on_loop(struct srv_rest_request *r,
     return st;
 }
 
-/* Inflates and decodes the body on a worker, and then calls the `prepare` that the decoding may
- * have set. */
-static enum rt_status prepare(struct srv_job *job)
+/* Inflates and decodes the body on a worker. */
+static enum rt_status decode_job(struct srv_job *job)
 {
     struct srv_rest_request *r = job->owner;
-    job->prepare = NULL;
     const enum rt_status st = read_body(r);
     if (st)
         rt_error_copy(&job->err, &r->err);
-    return st || !job->prepare ? st : job->prepare(job);
+    return st;
 }
 
 /* Finishes the request with the response or the job's error. Runs on any thread, usually on the
@@ -157,7 +155,7 @@ static void init(struct srv_rest_request *r)
 /* Makes a worker decode the body. */
 static void decode_on_worker(struct srv_rest_request *r)
 {
-    r->job.prepare = prepare;
+    r->job.decode = decode_job;
     r->job.body_bytes = r->charged;
     srv_job_submit(&r->job);
 }

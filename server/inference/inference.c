@@ -112,13 +112,11 @@ int srv_place_of(const char *const *names, int n, const char *name)
     return at ? (int)(at - names) : -1;
 }
 
-static enum rt_status prepare(struct srv_job *job)
+/* Builds the callable of a dynamic call. */
+static enum rt_status make_dynamic(struct srv_job *job)
 {
-    enum rt_status st = rt_model_make_dynamic(job->version->loaded, job->dynamic_spec,
-                                              job->dynamic_shapes, &job->signature, &job->err);
-    if (!st)
-        job->prepare = NULL;
-    return st;
+    return rt_model_make_dynamic(job->version->loaded, job->dynamic_spec, job->dynamic_shapes,
+                                 &job->signature, &job->err);
 }
 
 enum rt_status srv_inference_dynamic(struct srv_inference *inf, const struct rt_call_spec *spec,
@@ -139,7 +137,7 @@ enum rt_status srv_inference_dynamic(struct srv_inference *inf, const struct rt_
         .name = "", .method_name = "", .n_inputs = spec->n_feeds, .n_outputs = spec->n_fetches};
     *sig = (struct rt_model_signature){.def = def, .is_dynamic = true};
     job->signature = sig;
-    job->prepare = prepare;
+    job->prepare = make_dynamic;
     job->dynamic_spec = spec;
     job->dynamic_shapes = shapes;
     return RT_OK;

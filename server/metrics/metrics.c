@@ -142,14 +142,15 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
                       int64_t total_ns)
 {
     const struct srv_version *v = job->version;
+    const struct rt_model_signature *sig = srv_job_signature(job);
     struct srv_version_metrics *vm = v->metrics;
     struct srv_model_io_loop *model = &vm->model->io_loops[io_loop->index];
     /* index of the signature's counters; dynamic callables share the last index */
     int64_t s = vm->n_signatures;
 
-    if (job->signature && job->signature >= v->loaded->signatures &&
-        job->signature < v->loaded->signatures + v->loaded->n_signatures)
-        s = job->signature - v->loaded->signatures;
+    if (sig && sig >= v->loaded->signatures &&
+        sig < v->loaded->signatures + v->loaded->n_signatures)
+        s = sig - v->loaded->signatures;
     if (s > vm->n_signatures)
         s = vm->n_signatures;
     struct srv_request_cells *cells = &cells_of(io_loop->server->metrics, vm, s)[io_loop->index];

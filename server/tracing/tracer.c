@@ -76,14 +76,15 @@ void srv_tracer_begin(struct srv_tracer *t, struct srv_request_span *s)
 static void add_job(struct srv_trace_record *r, const struct srv_job *job)
 {
     const struct srv_version *v = job->version;
+    const struct rt_model_signature *sig = srv_job_signature(job);
 
     if (v) {
         srv_trace_text(r->model, sizeof r->model, rt_span_str(v->model));
         r->has_version = true;
         r->version = v->version;
     }
-    if (job->signature && job->signature->def)
-        srv_trace_text(r->signature, sizeof r->signature, rt_span_str(job->signature->def->name));
+    if (sig && sig->def)
+        srv_trace_text(r->signature, sizeof r->signature, rt_span_str(sig->def->name));
 }
 
 static void set_phase(struct srv_trace_times *phase, int64_t begin_ns, int64_t end_ns)

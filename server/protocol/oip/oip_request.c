@@ -426,7 +426,6 @@ static enum rt_status read_regions(struct srv_job *job)
     const struct srv_oip_request *r = inf->request;
     enum rt_status st = RT_OK;
 
-    job->prepare = NULL;
     for (int i = 0; i < r->n_inputs && !st; i++) {
         const struct srv_oip_input *in = &r->inputs[i];
         if (!in->region.name.p)

@@ -238,6 +238,8 @@ struct request *sched_submit_shaped(struct world *w, int rank, const int64_t *di
     r->job = (struct srv_job){.io_loop = &w->io_loop,
                               .version = w->other ? w->other : &w->version,
                               .signature = &w->signature,
+                              .decode = w->decode,
+                              .prepare = w->prepare,
                               .arena = r->arena,
                               .n_feeds = 1,
                               .feeds = &r->feed,

@@ -55,7 +55,9 @@ struct world {
     struct srv_version *other;      /* version of later requests; NULL means `version` */
     size_t max_inline_bytes;        /* srv_job.max_inline_bytes of later requests */
     struct srv_quota_client client; /* srv_job.client of later requests */
-    _Atomic int n_done;             /* number of requests that have a response */
+    /* srv_job.decode and srv_job.prepare of later requests */
+    enum rt_status (*decode)(struct srv_job *job), (*prepare)(struct srv_job *job);
+    _Atomic int n_done; /* number of requests that have a response */
 };
 
 struct request {
