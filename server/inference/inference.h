@@ -27,7 +27,7 @@
 #include "server/base/serving_map.h"
 #include "server/batching/job.h"
 #include "server/config/options.h"
-#include "server/protocol/tfs/wire.h"
+#include "server/protocol/wire.h"
 
 struct srv_shared_memory;
 struct srv_inference_steps; /* steps.h */

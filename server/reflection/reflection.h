@@ -8,7 +8,7 @@
 #define SRV_REFLECTION_H
 
 #include "runtime/base/arena.h"
-#include "server/protocol/tfs/wire.h"
+#include "server/protocol/wire.h"
 
 enum { SRV_REFLECTION_MAX_REQUEST = 16 << 10 };
 

@@ -1,4 +1,4 @@
-#include "server/protocol/tfs/wire.h"
+#include "server/protocol/wire.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "server/protocol/tfs/api.h"
+#include "server/protocol/api.h"
 
 static const struct {
     const char *name, *method, *verb;
