@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 #include "runtime/files/saved_model.h"
-#include "server/protocol/api.h"
 #include "server/batching/scheduler_core.h"
 #include "server/base/cancellation.h"
 #include "server/base/quota.h"

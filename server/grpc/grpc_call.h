@@ -20,8 +20,7 @@
 #include "runtime/base/bytes.h"
 #include "server/base/list.h"
 #include "server/batching/io_loop.h"
-#include "server/protocol/tfs/model_spec.h"
-#include "server/protocol/tfs/tensor_wire.h"
+#include "server/protocol/wire.h"
 #include "server/server.h"
 #include "server/tracing/request_span.h"
 

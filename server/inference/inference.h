@@ -27,6 +27,7 @@
 #include "server/base/serving_map.h"
 #include "server/batching/job.h"
 #include "server/config/options.h"
+#include "server/protocol/api.h"
 #include "server/protocol/wire.h"
 
 struct srv_shared_memory;

@@ -13,7 +13,9 @@
 
 #include "runtime/base/span.h"
 #include "server/base/budget.h"
-#include "server/batching/job.h"
+#include "server/protocol/api.h"
+
+struct rt_tensor;
 
 /* Compares the response `got` with the recorded response `want`. If they differ, fails with
  * FAILED_PRECONDITION, and the error names the output, the index and both values. If `want` is
