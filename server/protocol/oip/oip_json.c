@@ -6,8 +6,8 @@
 #include "server/protocol/oip/oip.h"
 
 #include "server/json/json_number.h"
+#include "server/protocol/json_values.h"
 #include "server/protocol/route.h"
-#include "server/protocol/tfs/json_tensor.h"
 #include "server/protocol/tfs/tfs.h"
 
 /* ---- reading ---- */

@@ -8,6 +8,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/half.h"
 #include "server/json/json_number.h"
+#include "server/protocol/json_values.h"
 #include "server/protocol/tfs/json_refusal.h"
 
 /* ---- decoding: shapes ---- */

@@ -16,20 +16,6 @@
 enum srv_json_form { SRV_JSON_ROW, SRV_JSON_COLUMNAR };
 
 /*
- * Returns whether the server converts this type from and to JSON. It converts some types that
- * TensorFlow Serving refuses: half, bfloat16, uint16 and the quantised types.
- */
-static inline bool srv_json_takes(enum rt_dtype d)
-{
-    const uint64_t types = RT_T(RT_F32) | RT_T(RT_F64) | RT_T(RT_F16) | RT_T(RT_BF16) |
-                           RT_T(RT_I32) | RT_T(RT_I16) | RT_T(RT_I8) | RT_T(RT_I64) | RT_T(RT_U8) |
-                           RT_T(RT_U16) | RT_T(RT_U32) | RT_T(RT_U64) | RT_T(RT_QI8) |
-                           RT_T(RT_QU8) | RT_T(RT_QI16) | RT_T(RT_QU16) | RT_T(RT_QI32) |
-                           RT_T(RT_BOOL) | RT_T(RT_STRING);
-    return types >> d & 1;
-}
-
-/*
  * Decodes the member `signature_name` of a Predict, Classify or Regress request into the arena.
  * *out is empty if the request has no such member. Fails with INVALID_ARGUMENT if the member is not
  * a string.
@@ -56,11 +42,6 @@ enum rt_status srv_json_decode_predict(const struct srv_json_doc *doc,
 enum rt_status srv_json_encode_predict(struct rt_bytes *out, const struct rt_signature *signature,
                                        const struct rt_tensor *fetches, enum srv_json_form form,
                                        struct srv_cancellation *cancellation, struct rt_error *err);
-
-/* Appends all values of a tensor, separated by ", ". srv_json_takes must accept the type. If
- * `cancellation` reports that the response is cancelled, writing stops and `out` fails. */
-void srv_json_write_values(struct rt_bytes *out, const struct rt_tensor *t,
-                           struct srv_cancellation *cancellation);
 
 /* Writes {"error": "..."} in TensorFlow Serving's format. */
 void srv_json_error(struct rt_bytes *out, const char *text);
