@@ -28,6 +28,18 @@ LAYERS = {
     "clients/": {"runtime/base/", "proto/", "clients/http/", "clients/"},
     "server/main.c": {"runtime/base/", "proto/", "runtime/", "kernels/", "clients/http/", "server/", "clients/"},
 }
+# A protocol's folder below server/protocol/ is included only from itself, from the table of protocols, and from the
+# files that are listed here. These handle messages of the protocol, whatever protocol a request used.
+PROTOCOL = re.compile(r"server/protocol/\w+/")
+TABLE_OF_PROTOCOLS = "server/protocols.c"
+HANDLES_MESSAGES_OF = {
+    "server/protocol/tfs/": {
+        "server/commands/command_run.h",  # `slipway run` reads and writes bodies of the REST API
+        "server/protocol/oip/oip_json.c", "server/protocol/oip/oip_proto.c",  # inferences are logged as Predict
+        "server/replay/golden_compare.c", "server/replay/warmup.c",  # records are PredictionLogs
+        "server/telemetry/request_log.c"},
+    "server/protocol/oip/": {"server/replay/model_warmup.c"},  # warm-up requests of config.pbtxt are ModelInferRequests
+}
 GENERATED = ("inference/", "tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/health/",
              "grpc/reflection/", "opentelemetry/")
 BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
@@ -71,6 +83,23 @@ def check_includes(path, text):
             yield number, f'includes "{header}", which is in no layer'
         elif target not in LAYERS[layer]:
             yield number, f'includes "{header}": {layer} may not include {target}'
+
+
+def check_protocols(path, text):
+    if path.startswith("tests/") or path == TABLE_OF_PROTOCOLS:
+        return
+    included = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        folder = match and PROTOCOL.match(match[1])
+        if not folder or path.startswith(folder[0]):
+            continue
+        included.add(folder[0])
+        if path not in HANDLES_MESSAGES_OF.get(folder[0], ()):
+            yield number, f'includes "{match[1]}": what several protocols share belongs in server/protocol/'
+    for folder, paths in HANDLES_MESSAGES_OF.items():
+        if path in paths and folder not in included:
+            yield 1, f"no longer includes headers of {folder}: remove it from HANDLES_MESSAGES_OF in tests/lint/lint.py"
 
 
 def check_included_sources(path, text):
@@ -221,7 +250,7 @@ def main():
             continue
         checks = [check_paths]
         if kind in (".c", ".h", ".cu", ".cuh") or (kind == ".cc" and path.startswith("kernels/")):
-            checks += [check_includes, check_included_sources, check_calls, check_allocations, check_lines]
+            checks += [check_includes, check_protocols, check_included_sources, check_calls, check_allocations, check_lines]
             formatted.append(path)
         elif kind == ".py" and not path.startswith("tests/conformance/specs/"):
             checks.append(check_lines)  # specifications are tables
