@@ -18,13 +18,22 @@ endif()
 # for the newest supported architecture.
 execute_process(COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} --list-gpu-code OUTPUT_VARIABLE known)
 set(SLIPWAY_CUDA_CODE "")
+set(oldest "")
 foreach(number 75 80 86 89 90 100 120)
   if(known MATCHES "sm_${number}[^0-9]")
     list(APPEND SLIPWAY_CUDA_CODE -gencode arch=compute_${number},code=sm_${number})
     set(newest ${number})
+    if(NOT oldest)
+      set(oldest ${number})
+    endif()
   endif()
 endforeach()
 list(APPEND SLIPWAY_CUDA_CODE -gencode arch=compute_${newest},code=compute_${newest})
+# Builds with sanitizers have only PTX code of the oldest architecture, which every supported GPU can use. Sanitizers do
+# not test device code.
+if(SLIPWAY_SANITIZE)
+  set(SLIPWAY_CUDA_CODE -gencode arch=compute_${oldest},code=compute_${oldest})
+endif()
 
 # Kernels of these files use fused multiply-adds. All other kernels round as on the CPU.
 set(SLIPWAY_CUDA_FUSED attention conv depthwise matmul rnn)
