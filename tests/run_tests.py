@@ -2,11 +2,13 @@
 """Implements `./run test` and `./run fuzz`, which build the tests and run them. The last line of `test` is "N passed, M
 failed", counted over all programs, and the exit status is 1 if any test failed."""
 import argparse
+import collections
 import concurrent.futures
 import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -50,6 +52,14 @@ RUNTIME_FILES = ("test_batching.py", "test_clients.py", "test_costly_loads.py", 
                  "test_models.py", "test_request_log.py", "test_rest_reference.py", "test_state.py",
                  "test_state_limit.py", "test_stress.py", "test_warmup.py")
 
+# A pass over the end-to-end files: the words before the names of its files in the output, its environment variables,
+# and its files, which are all if `only` is empty.
+Pass = collections.namedtuple("Pass", "how env only", defaults=("", {}, ()))
+WHOLE_PASS = Pass()
+RELEASE_PASSES = (WHOLE_PASS,
+                  Pass("node by node: ", {"SLIPWAY_FLAGS": "--specialise=off"}, RUNTIME_FILES),
+                  Pass("accelerated: ", {"SLIPWAY_TEST_ACCELERATOR": "1"}, ACCELERATED_FILES))
+
 # Suppresses reports about Debian's libraries, which are not built with the sanitizers.
 SUPPRESSIONS = os.path.join(ROOT, "tests", "support")
 SANITIZER_ENV = {
@@ -82,7 +92,9 @@ def timed(function, *args, **kw):
 
 
 def say(text):
-    print(f"[{time.monotonic() - START:6.0f} s] {text}", flush=True)
+    """Prints the text after the time since the start and the processor time of all programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"[{time.monotonic() - START:6.0f} s, CPU {used.ru_utime + used.ru_stime:6.0f} s] {text}", flush=True)
 
 
 def run(command, env=None, timeout=ONE_RUN_S, cwd=ROOT):
@@ -114,6 +126,14 @@ def build(tally, preset, *targets):
     return status == 0
 
 
+def perform(jobs, at_a_time):
+    """Runs the jobs, of which `at_a_time` run at once. A job is a pair of functions: a thread calls the first one without
+    arguments, and this thread calls the second one with its result. Results are reported in the order of the jobs."""
+    with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
+        for (_, report), answer in zip(jobs, pool.map(lambda job: job[0](), jobs)):
+            report(answer)
+
+
 def cmocka_counts(status, output):
     """Returns (passed, failed). cmocka prints one PASSED line per group and, if any test failed, one FAILED line."""
     passed = sum(int(n) for n in re.findall(r"\[  PASSED  \] (\d+) test", output))
@@ -125,38 +145,36 @@ def cmocka_counts(status, output):
     return passed, failed
 
 
-def unit(tally, preset, env=None, only=None):
-    """Runs the test programs of ctest, or only those named by `only`. Returns the names and programs of those that
-    started a thread."""
+def unit(tally, preset, env=None, only=None, threaded=None):
+    """Returns the jobs of ctest's test programs, or only of those named by `only`. The jobs add the names and programs of
+    those that started a thread to the dictionary `threaded`."""
     status, output = run(["ctest", "--test-dir", os.path.join(ROOT, "build", preset),
                           "--show-only=json-v1"])
     if status:
         print(output)
         tally.add(f"{preset} unit", 0, 1)
-        return {}
+        return []
     tests = [t for t in json.loads(output)["tests"] if only is None or t["name"] in only]
-    threaded = {}
     say(f"{preset}: {len(tests)} test programs")
 
-    def one(test):
-        properties = {p["name"]: p["value"] for p in test.get("properties", [])}
-        if "lint" in properties.get("LABELS", []) and preset != "release":
-            return None
-        folder = properties.get("WORKING_DIRECTORY", ROOT)
-        return test, timed(run, test["command"], env, cwd=folder)
-
-    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
-        for answer in pool.map(one, tests):
-            if answer is None:
-                continue
-            test, ((status, output), seconds) = answer
-            if THREADS.search(output):
+    def job(test, folder):
+        def report(answer):
+            (status, output), seconds = answer
+            if threaded is not None and THREADS.search(output):
                 threaded[test["name"]] = os.path.basename(test["command"][0])
             passed, failed = cmocka_counts(status, output)
             if failed:
                 print(output[-6000:])
             tally.add(f"{preset} {test['name']}", passed, failed, seconds)
-    return threaded
+
+        return lambda: timed(run, test["command"], env, cwd=folder), report
+
+    jobs = []
+    for test in tests:
+        properties = {p["name"]: p["value"] for p in test.get("properties", [])}
+        if preset == "release" or "lint" not in properties.get("LABELS", []):
+            jobs.append(job(test, properties.get("WORKING_DIRECTORY", ROOT)))
+    return jobs
 
 
 def script_counts(status, output):
@@ -174,33 +192,34 @@ def end_to_end_files():
     return {path.name: path for path in pathlib.Path(ROOT, "tests", "e2e").rglob("test_*.py")}
 
 
-def end_to_end(tally, preset, slow, env=None, how="", only=None, without=()):
-    """Runs the end-to-end files, each in its own process. If `only` is given, runs only the files that it names. Omits
-    the files that `without` names."""
-    files = [n for n in end_to_end_files() if (not only or n in only) and n not in without]
-    files.sort(key=lambda n: (LONGEST.index(n) if n in LONGEST else len(LONGEST), n))
-    if not files:
-        return
-    say(f"{preset}: {how}{len(files)} files of end-to-end tests")
+def end_to_end(tally, preset, slow, env=None, passes=(WHOLE_PASS,), without=()):
+    """Runs the end-to-end files of all passes, each file in its own process. Omits the files that `without` names."""
+    # The passes follow one another, so that a file does not compete with itself.
+    files = sorted(end_to_end_files(), key=lambda n: (LONGEST.index(n) if n in LONGEST else len(LONGEST), n))
+    todo = [(name, one) for one in passes for name in files if (not one.only or name in one.only) and name not in without]
+    say(f"{preset}: {len(todo)} runs of files of end-to-end tests")
     command = [sys.executable, "tests/e2e/run.py", f"build/{preset}"]
     env = dict(env or {}, SLIPWAY_SLOW=str(slow))
     # Generates the protobuf modules once, before several test files need them at the same time.
     run(command + ["no file"], env)
 
-    def one(name):
-        return name, timed(run, command + [name], env, timeout=2 * ONE_RUN_S)
-
-    with concurrent.futures.ThreadPoolExecutor(FILES_AT_A_TIME if slow == 1 else SANITIZED_FILES_AT_A_TIME) as pool:
-        for name, ((status, output), seconds) in pool.map(one, files):
+    def job(name, how, settings):
+        def report(answer):
+            (status, output), seconds = answer
             skipped = re.findall(r"^.* \.\.\. skipped (.*)$", output, flags=re.M)
             for reason in sorted(set(skipped)):
                 tally.not_run.append(f"{preset} {how}{name}: {skipped.count(reason)} tests: {reason}")
             if skipped and not status and re.search("^0 passed, 0 failed$", output, flags=re.M):
-                continue
+                return
             passed, failed = script_counts(status, output)
             if failed:
                 print(output[-12000:])
             tally.add(f"{preset} {how}{name}", passed, failed, seconds)
+
+        return lambda: timed(run, command + [name], {**env, **settings}, timeout=2 * ONE_RUN_S), report
+
+    perform([job(name, one.how, one.env) for name, one in todo],
+            FILES_AT_A_TIME if slow == 1 else SANITIZED_FILES_AT_A_TIME)
 
 
 def container(tally):
@@ -220,8 +239,6 @@ def container(tally):
 
 def fuzz(tally, seconds=None, only=()):
     """Runs each fuzz target over its corpus for a few seconds. New inputs go to build/, not into the tree."""
-    if not build(tally, "fuzz", "fuzzers"):
-        return
     folder = os.path.join(ROOT, "build", "fuzz", "tests", "fuzz")
     targets = sorted(n for n in os.listdir(folder)
                      if n.startswith("fuzz_") and os.access(os.path.join(folder, n), os.X_OK)
@@ -264,29 +281,31 @@ def by_script(tally, name, script, seconds):
 
 
 def ops(tally, preset, programs, folder="opfuzz", env=None):
-    """Runs programs of tests/opfuzz or another folder of tests/ with the op_runner of this preset, one per core at a
-    time. `programs` holds (program, arguments)."""
-    def one(program):
-        name, arguments = program
+    """Returns the jobs of programs of tests/opfuzz or another folder of tests/, which use the op_runner of this preset.
+    `programs` holds (program, arguments)."""
+    def job(name, arguments):
         label = " ".join([preset, folder, name, *(a for a in arguments if not a.startswith("--runner="))])
-        return label, timed(run, [sys.executable, f"tests/{folder}/{name}", *arguments], env)
 
-    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
-        for label, ((status, output), seconds) in pool.map(one, programs):
+        def report(answer):
+            (status, output), seconds = answer
             if status == NOT_RUN:
                 tally.not_run.append(f"{label}: {output.strip().splitlines()[-1]}")
-                continue
+                return
             passed, failed = script_counts(status, output)
             if failed:
                 print(output[-12000:])
             tally.add(label, passed, failed, seconds)
 
+        return lambda: timed(run, [sys.executable, f"tests/{folder}/{name}", *arguments], env), report
+
+    return [job(*program) for program in programs]
+
 
 def replay(tally, preset, env=None):
-    """Compares op_runner's results with TensorFlow's recorded results, on the processor and on the fake GPU."""
-    say(f"{preset}: recorded answers of TensorFlow")
+    """Returns the jobs that compare op_runner's results with TensorFlow's recorded results, on the processor and on the
+    fake GPU."""
     runner = f"--runner=build/{preset}/tests/op_runner"
-    ops(tally, preset, [("replay.py", [runner]), ("replay.py", [runner, "--gpu"])], "conformance", env)
+    return ops(tally, preset, [("replay.py", [runner]), ("replay.py", [runner, "--gpu"])], "conformance", env)
 
 
 def find_tests(name):
@@ -323,7 +342,8 @@ def run_named(tally, names, preset, seconds):
             return 1
     for kind, what in tests:
         if kind == "fuzz":
-            fuzz(tally, seconds or 60, [what])
+            if build(tally, "fuzz", "fuzzers"):
+                fuzz(tally, seconds or 60, [what])
             continue
         if kind == "unit":
             status, output = run([os.path.join(ROOT, "build", preset, "tests", what)], env)
@@ -337,6 +357,39 @@ def run_named(tally, names, preset, seconds):
         tally.add(f"{preset} {what if kind == 'unit' else ' '.join(what)}", passed, failed)
     print(f"{tally.passed} passed, {tally.failed} failed")
     return 1 if tally.failed else 0
+
+
+def test_release(tally):
+    """Tests the release build. Returns a dictionary of the unit programs that started a thread, as unit() does."""
+    threaded = {}
+    if build(tally, "release"):
+        # Each of these programs computes all the time, so one per core runs.
+        perform([*unit(tally, "release", threaded=threaded),
+                 *ops(tally, "release", [("visit.py", ["--driver=fake", "--part=server", f"--out={os.devnull}"])], "gpu"),
+                 *ops(tally, "release", [*(("texts.py", [f"--part={k + 1}/{CORES}"]) for k in range(CORES)),
+                                         ("bounds.py", [f"--seconds={BOUNDS_S}"]),
+                                         ("bounds.py", ["--kind=square", f"--seconds={BOUNDS_S}"]),
+                                         ("bounds.py", ["--kind=many"])]),
+                 *replay(tally, "release")], CORES)
+        end_to_end(tally, "release", 1, passes=RELEASE_PASSES)
+        by_script(tally, "soak", "soak", SOAK_S)
+    return threaded
+
+
+def test_sanitizers(tally, threaded, seconds):
+    """Runs the fuzz targets, and the tests under AddressSanitizer and ThreadSanitizer."""
+    if build(tally, "fuzz", "fuzzers"):
+        fuzz(tally, seconds)
+    if build(tally, "asan", "tests"):
+        perform([*unit(tally, "asan", SANITIZER_ENV), *replay(tally, "asan", SANITIZER_ENV)], CORES)
+        perform(ops(tally, "asan", [("fuzz.py", [f"--seconds={FUZZ_OPS_S}", f"--cases={FUZZ_OPS_CASES}"]),
+                                    ("advisories.py", [])]), CORES)
+        end_to_end(tally, "asan", 4, SANITIZER_ENV)
+        by_script(tally, "faults", "run", FAULT_S)
+    # ThreadSanitizer can find nothing in a program with one thread.
+    if build(tally, "tsan", "test_servers", *sorted(set(threaded.values()))):
+        perform(unit(tally, "tsan", SANITIZER_ENV, threaded), CORES)
+        end_to_end(tally, "tsan", 4, SANITIZER_ENV, without=NOT_IN_TSAN)
 
 
 def main():
@@ -354,39 +407,16 @@ def main():
     if args.verb == "test" and args.names:
         return run_named(tally, args.names, args.preset, args.seconds)
     if args.verb == "fuzz":
-        fuzz(tally, args.seconds or 60, args.names)
+        if build(tally, "fuzz", "fuzzers"):
+            fuzz(tally, args.seconds or 60, args.names)
     else:
-        threaded = {}
         free = shutil.disk_usage(ROOT).free / 1e9
         if free < DISK_GB and not args.quick:
             say(f"warning: {free:.1f} GB of disk space are free, and all builds need up to {DISK_GB} GB")
-        if build(tally, "release"):
-            threaded = unit(tally, "release")
-            ops(tally, "release", [*(("texts.py", [f"--part={k + 1}/{CORES}"]) for k in range(CORES)),
-                                   ("bounds.py", [f"--seconds={BOUNDS_S}"]),
-                                   ("bounds.py", ["--kind=square", f"--seconds={BOUNDS_S}"]),
-                                   ("bounds.py", ["--kind=many"])])
-            replay(tally, "release")
-            ops(tally, "release", [("visit.py", ["--driver=fake", "--part=server", f"--out={os.devnull}"])], "gpu")
-            end_to_end(tally, "release", 1)
-            end_to_end(tally, "release", 1, {"SLIPWAY_FLAGS": "--specialise=off"}, "node by node: ",
-                       RUNTIME_FILES)
-            end_to_end(tally, "release", 1, {"SLIPWAY_TEST_ACCELERATOR": "1"}, "accelerated: ", ACCELERATED_FILES)
-            by_script(tally, "soak", "soak", SOAK_S)
+        threaded = test_release(tally)
         if not args.quick:
             container(tally)
-            fuzz(tally, args.seconds)
-            if build(tally, "asan", "tests"):
-                unit(tally, "asan", SANITIZER_ENV)
-                ops(tally, "asan", [("fuzz.py", [f"--seconds={FUZZ_OPS_S}", f"--cases={FUZZ_OPS_CASES}"]),
-                                    ("advisories.py", [])])
-                replay(tally, "asan", SANITIZER_ENV)
-                end_to_end(tally, "asan", 4, SANITIZER_ENV)
-                by_script(tally, "faults", "run", FAULT_S)
-            # ThreadSanitizer can find nothing in a program with one thread.
-            if build(tally, "tsan", "test_servers", *sorted(set(threaded.values()))):
-                unit(tally, "tsan", SANITIZER_ENV, threaded)
-                end_to_end(tally, "tsan", 4, SANITIZER_ENV, without=NOT_IN_TSAN)
+            test_sanitizers(tally, threaded, args.seconds)
     say("done")
     for reason in tally.not_run:
         print(f"not run: {reason}")
