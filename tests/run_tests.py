@@ -17,6 +17,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CORES = len(os.sched_getaffinity(0))
 ONE_RUN_S = 1200  # time limit of a single test program
+BUILD_S = 3600  # time limit of a build, which may have to wait for tests
 FUZZ_TOTAL_S = 150  # time that each core spends on the fuzz targets of `./run test`
 FAULT_S = 200  # total time for the sample of faults that `./run test` injects, over all phases
 SOAK_S = 30
@@ -110,20 +111,62 @@ def run(command, env=None, timeout=ONE_RUN_S, cwd=ROOT):
         return 124, (output if isinstance(output, str) else output.decode(errors="replace"))
 
 
-def build(tally, preset, *targets):
-    """A build that fails counts as one failed test. Returns whether the build succeeded."""
-    say(f"build {preset}")
+def compile_targets(preset, targets, nice=()):
+    """Builds the targets, or everything if there are none. The command `nice` starts the programs of the build. Returns
+    (exit status, output)."""
     folder = os.path.join(ROOT, "build", preset)
     status, output = 0, ""
     if not os.path.exists(os.path.join(folder, "build.ninja")):
-        status, output = run(["cmake", "--preset", preset])
+        status, output = run([*nice, "cmake", "--preset", preset])
     if status == 0:
-        status, output = run(["cmake", "--build", "--preset", preset, "--target", *(targets or ["all"])],
-                             timeout=1500)
+        status, output = run([*nice, "cmake", "--build", "--preset", preset, "--target", *(targets or ["all"])],
+                             timeout=BUILD_S)
+    return status, output
+
+
+def judge_build(tally, preset, status, output):
+    """A build that fails counts as one failed test. Returns whether the build succeeded."""
     if status:
         print(output[-6000:])
         tally.add(f"build {preset}", 0, 1)
     return status == 0
+
+
+def build(tally, preset, *targets):
+    """Builds the targets and returns whether the build succeeded."""
+    say(f"build {preset}")
+    return judge_build(tally, preset, *compile_targets(preset, targets))
+
+
+class Builds:
+    """Builds presets one after another while tests run. The builds have the lowest priority, so that they use the time
+    in which tests wait, and delay no test."""
+
+    def __init__(self):
+        self.pool, self.started = concurrent.futures.ThreadPoolExecutor(1), {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.pool.shutdown(cancel_futures=True)
+
+    def start(self, preset, *targets):
+        """Starts a build as soon as the earlier ones have ended."""
+        self.started[preset] = self.pool.submit(self.one, preset, targets)
+
+    @staticmethod
+    def one(preset, targets):
+        say(f"build {preset}, while tests run")
+        answer, seconds = timed(compile_targets, preset, targets, nice=("nice", "-n", "19"))
+        say(f"{preset} is built after {seconds:.0f} s")
+        return answer
+
+    def wait(self, tally, preset):
+        """Waits for the end of a build and returns whether it succeeded."""
+        if not self.started[preset].done():
+            say(f"wait for the build of {preset}")
+        return judge_build(tally, preset, *self.started[preset].result())
 
 
 def perform(jobs, at_a_time):
@@ -359,10 +402,12 @@ def run_named(tally, names, preset, seconds):
     return 1 if tally.failed else 0
 
 
-def test_release(tally):
-    """Tests the release build. Returns a dictionary of the unit programs that started a thread, as unit() does."""
+def test_release(tally, builds, is_quick):
+    """Tests the release build and, unless is_quick is true, starts all other builds. Returns a dictionary of the unit
+    programs that started a thread, as unit() does."""
     threaded = {}
-    if build(tally, "release"):
+    is_built = build(tally, "release")
+    if is_built:
         # Each of these programs computes all the time, so one per core runs.
         perform([*unit(tally, "release", threaded=threaded),
                  *ops(tally, "release", [("visit.py", ["--driver=fake", "--part=server", f"--out={os.devnull}"])], "gpu"),
@@ -371,23 +416,28 @@ def test_release(tally):
                                          ("bounds.py", ["--kind=square", f"--seconds={BOUNDS_S}"]),
                                          ("bounds.py", ["--kind=many"])]),
                  *replay(tally, "release")], CORES)
+    if not is_quick:
+        builds.start("fuzz", "fuzzers")
+        builds.start("asan", "tests")
+        # ThreadSanitizer can find nothing in a program with one thread.
+        builds.start("tsan", "test_servers", *sorted(set(threaded.values())))
+    if is_built:
         end_to_end(tally, "release", 1, passes=RELEASE_PASSES)
         by_script(tally, "soak", "soak", SOAK_S)
     return threaded
 
 
-def test_sanitizers(tally, threaded, seconds):
+def test_sanitizers(tally, builds, threaded, seconds):
     """Runs the fuzz targets, and the tests under AddressSanitizer and ThreadSanitizer."""
-    if build(tally, "fuzz", "fuzzers"):
+    if builds.wait(tally, "fuzz"):
         fuzz(tally, seconds)
-    if build(tally, "asan", "tests"):
+    if builds.wait(tally, "asan"):
         perform([*unit(tally, "asan", SANITIZER_ENV), *replay(tally, "asan", SANITIZER_ENV)], CORES)
         perform(ops(tally, "asan", [("fuzz.py", [f"--seconds={FUZZ_OPS_S}", f"--cases={FUZZ_OPS_CASES}"]),
                                     ("advisories.py", [])]), CORES)
         end_to_end(tally, "asan", 4, SANITIZER_ENV)
         by_script(tally, "faults", "run", FAULT_S)
-    # ThreadSanitizer can find nothing in a program with one thread.
-    if build(tally, "tsan", "test_servers", *sorted(set(threaded.values()))):
+    if builds.wait(tally, "tsan"):
         perform(unit(tally, "tsan", SANITIZER_ENV, threaded), CORES)
         end_to_end(tally, "tsan", 4, SANITIZER_ENV, without=NOT_IN_TSAN)
 
@@ -413,10 +463,11 @@ def main():
         free = shutil.disk_usage(ROOT).free / 1e9
         if free < DISK_GB and not args.quick:
             say(f"warning: {free:.1f} GB of disk space are free, and all builds need up to {DISK_GB} GB")
-        threaded = test_release(tally)
-        if not args.quick:
-            container(tally)
-            test_sanitizers(tally, threaded, args.seconds)
+        with Builds() as builds:
+            threaded = test_release(tally, builds, args.quick)
+            if not args.quick:
+                container(tally)
+                test_sanitizers(tally, builds, threaded, args.seconds)
     say("done")
     for reason in tally.not_run:
         print(f"not run: {reason}")
