@@ -370,12 +370,12 @@ static void add_retry_after(struct srv_call *c, grpc_op *op)
 }
 
 /* Keeps the error of a call for the web page. Called on the I/O loop thread if the call has no
- * version. */
+ * version, but names a model. */
 static void keep_error(const struct srv_call *c, enum rt_status code, const char *text)
 {
     const int api = c->method ? c->method->api : SRV_NOT_COUNTED;
 
-    if (code && c->method)
+    if (code)
         srv_metrics_error(c->io_loop, c->job.version, c->model,
                           api == SRV_NOT_COUNTED ? SRV_OTHER : (enum srv_api)api, code, text);
 }
@@ -497,6 +497,9 @@ void srv_call_expect(struct srv_call *c, bool patient)
 void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_status code,
                                const char *text)
 {
+    /* The thread of a call that changes the list of models may not read the serving map. */
+    if (!c->job.version && !c->model.n)
+        keep_error(c, code, text);
     send_response(c, p, n, code, text, srv_call_is_late(c));
 }
 

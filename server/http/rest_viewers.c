@@ -98,7 +98,8 @@ static void respond_json(struct srv_rest_request *r, enum rt_status st)
 
 bool srv_rest_page_errors(struct srv_rest_request *r)
 {
-    respond_json(r, srv_page_errors(r->io_loop->map, r->route.spec.name, &r->out, &r->err));
+    respond_json(r, srv_page_errors(r->server->metrics, r->io_loop->map, r->route.spec.name,
+                                    &r->out, &r->err));
     return false;
 }
 

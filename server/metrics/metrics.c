@@ -243,13 +243,14 @@ void srv_metrics_error(const struct srv_io_loop *io_loop, const struct srv_versi
 
     if (!server->options.page || !server->metrics)
         return;
-    if (!of) {
+    if (!of && model.n) {
         const struct srv_map_model *known =
             io_loop->map ? srv_map_model(io_loop->map, model) : NULL;
         of = known && known->n_versions ? known->versions[0] : NULL;
     }
-    if (of && of->metrics)
-        srv_last_errors_add(&of->metrics->model->errors, &server->metrics->error_bytes, &e, text);
+    struct srv_model_metrics *cells =
+        of && of->metrics ? of->metrics->model : server->metrics->unknown;
+    srv_last_errors_add(&cells->errors, &server->metrics->error_bytes, &e, text);
 }
 
 static void count_padding(struct srv_thread_cells *t, int64_t run_rows, int64_t rows)

@@ -50,7 +50,8 @@ void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
 /*
  * Keeps an error with its text, for the web page; does nothing if the page is not served. The error
  * is kept under the model of `version`. May then be called on any thread while the caller has a
- * handle to the version. If `version` is NULL, the error is kept under `model`, if that serves.
+ * handle to the version. If `version` is NULL, the error is kept under `model` if that serves, and
+ * otherwise among the errors of no model. With an empty `model`, may be called on any thread.
  */
 void srv_metrics_error(const struct srv_io_loop *io_loop, const struct srv_version *version,
                        struct rt_span model, enum srv_api api, enum rt_status code,

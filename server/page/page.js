@@ -182,7 +182,7 @@ class Model {
     title.id = `model-${index}`;
     this.node.setAttribute("aria-labelledby", title.id);
     this.list = make("div");
-    this.errors = new LastErrors(name);
+    this.errors = new LastErrors(name, "Last errors");
     this.form = new TryIt(name, index);
     this.profile = new Profile(name);
     this.node.append(title, this.list, this.errors.node, this.profile.node, this.form.node);
@@ -212,12 +212,13 @@ class Model {
 
 // ---- the last errors ----
 
+// The errors of a model, or, with the name "", those of requests that belong to no model.
 class LastErrors {
-  constructor(model) {
+  constructor(model, title) {
     this.path = "/page/errors/" + encodeURIComponent(model);
     this.node = make("details", "errors");
     this.list = make("ul");
-    this.summary = make("summary", "", "Last errors");
+    this.summary = make("summary", "", title);
     this.node.append(this.summary, this.list);
     this.node.addEventListener("toggle", () => this.load());
   }
@@ -717,6 +718,8 @@ class TryIt {
 // ---- events ----
 
 const models = new Map();
+const noModelErrors = new LastErrors("", "Last errors of requests that belong to no model");
+byId("no-model-errors").append(noModelErrors.node);
 let nModels = 0;
 let last = null;
 
@@ -775,6 +778,14 @@ function showLive(now, before, seconds) {
   tiles.memory.add(now.resident_bytes);
 }
 
+// The problems of the configuration, such as a file that is ignored. A text that stays is not announced again.
+function showTroubles(texts) {
+  const node = byId("troubles");
+  while (node.children.length > texts.length) node.lastChild.remove();
+  while (node.children.length < texts.length) node.append(make("p", "message bad"));
+  texts.forEach((text, i) => setText(node.children[i], text));
+}
+
 function show(now) {
   if (last && now.time_ms <= last.time_ms) last = null; // another server answers now
   const before = new Map(last ? last.versions.map((row) => [keyOf(row), row]) : []);
@@ -785,6 +796,8 @@ function show(now) {
   if (last) showLive(now, before, seconds);
   showModels(now.versions, before, seconds, now.latency_scale_us);
   byId("left-off").hidden = !now.left_off;
+  noModelErrors.show(now.errors);
+  showTroubles(now.troubles);
   setText(byId("left-off"), `${now.left_off} more versions are not shown.`);
   last = now;
 }

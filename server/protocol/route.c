@@ -118,7 +118,7 @@ static bool reads_page(struct srv_route *out, struct rt_span path)
         out->target = SRV_TO_PAGE_FILE;
     else if (rt_span_is(path, srv_page_events_path))
         out->target = SRV_TO_PAGE_EVENTS;
-    else if (srv_route_take(&rest, srv_page_errors_path) && rest.n) {
+    else if (srv_route_take(&rest, srv_page_errors_path)) {
         out->target = SRV_TO_PAGE_ERRORS;
         out->spec.name = rest;
     } else if (srv_route_take(&rest, srv_page_plan_path) &&

@@ -28,7 +28,9 @@ enum srv_target {
     SRV_TO_METRICS,
     SRV_TO_PAGE_FILE,   /* a file of the web page: srv_route.page_file */
     SRV_TO_PAGE_EVENTS, /* the events of the web page */
-    SRV_TO_PAGE_ERRORS, /* the last errors of the model in `spec`, for the web page */
+    /* the last errors of the model in `spec`, or, if the name is empty, of requests that belong to
+     * no model, for the web page */
+    SRV_TO_PAGE_ERRORS,
     /* the profile of requests for the model in `spec`, for the web page; or, if n_requests is not
      * 0, its beginning */
     SRV_TO_PAGE_PROFILE,

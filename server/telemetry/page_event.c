@@ -47,10 +47,11 @@ void srv_page_write_begin(struct rt_bytes *out, const struct srv_page_totals *t)
     rt_bytes_addf(out, "retry: %d\ndata: {\"server\":\"" SLIPWAY_VERSION "\",\"time_ms\":%" PRId64,
                   SRV_PAGE_RETRY_MS, t->time_ms);
     rt_bytes_addf(out,
-                  ",\"ready\":%s,\"refused\":%" PRIu64 ",\"requests_in_flight\":%" PRId64
-                  ",\"bytes_in_flight\":%" PRId64 ",\"jobs\":%" PRId64
-                  ",\"resident_bytes\":%" PRId64 ",\"cpu_ms\":%" PRId64 ",\"cores\":%d",
-                  t->is_ready ? "true" : "false", t->refused, t->requests_in_flight,
+                  ",\"ready\":%s,\"refused\":%" PRIu64 ",\"errors\":%" PRIu64
+                  ",\"requests_in_flight\":%" PRId64 ",\"bytes_in_flight\":%" PRId64
+                  ",\"jobs\":%" PRId64 ",\"resident_bytes\":%" PRId64 ",\"cpu_ms\":%" PRId64
+                  ",\"cores\":%d",
+                  t->is_ready ? "true" : "false", t->refused, t->errors, t->requests_in_flight,
                   t->bytes_in_flight, t->jobs, t->resident_bytes, t->cpu_ms, t->cores);
     write_scale(out, "latency_scale_us", &srv_scale_time);
     write_scale(out, "batch_scale", &srv_scale_rows);
@@ -122,9 +123,16 @@ void srv_page_write_no_version(struct rt_bytes *out, bool is_first, const char *
     rt_bytes_addc(out, '}');
 }
 
-void srv_page_write_end(struct rt_bytes *out, int64_t left_off)
+void srv_page_write_end(struct rt_bytes *out, int64_t left_off, int n_troubles,
+                        const char *const *troubles)
 {
-    rt_bytes_addf(out, "],\"left_off\":%" PRId64 "}\n\n", left_off);
+    rt_bytes_addf(out, "],\"left_off\":%" PRId64 ",\"troubles\":[", left_off);
+    for (int i = 0; i < n_troubles; i++) {
+        if (i)
+            rt_bytes_addc(out, ',');
+        quote(out, troubles[i], SRV_PAGE_MESSAGE_BYTES);
+    }
+    rt_bytes_adds(out, "]}\n\n");
 }
 
 /* ---- reading ---- */
@@ -140,6 +148,7 @@ static void read_totals(struct srv_server *s, int n_viewers, struct srv_page_tot
         .time_ms = rt_now_ns() / 1000000,
         .is_ready = s->manager && srv_is_ready(s->manager) && !atomic_load(&s->draining),
         .refused = s->metrics ? srv_metrics_refused(s->metrics) : 0,
+        .errors = s->metrics ? srv_last_errors_count(&s->metrics->unknown->errors) : 0,
         .requests_in_flight = requests < n_viewers ? 0 : requests - n_viewers,
         .bytes_in_flight = atomic_load(&s->in_flight.held),
         .jobs = s->scheduler ? srv_scheduler_jobs(s->scheduler) : 0,
@@ -183,10 +192,25 @@ static bool may_write(struct writing *w)
     return fits;
 }
 
+/* Writes the problem of a model's base path, unless a version that serves has it as its message. */
+static void write_trouble(struct writing *w, const char *model, const struct srv_version_status *v,
+                          int n)
+{
+    const char *trouble = NULL;
+
+    for (int k = 0; k < n; k++)
+        if (v[k].state == SRV_AVAILABLE)
+            return;
+    if (n && srv_status_trouble(w->server->manager, rt_span_str(model), w->states, &trouble))
+        rt_bytes_no_memory(w->out);
+    if (trouble && may_write(w))
+        srv_page_write_no_version(w->out, false, model, trouble);
+}
+
 static void write_model(struct writing *w, const char *model)
 {
     struct rt_error err = {.arena = w->states};
-    struct srv_version_status *v;
+    struct srv_version_status *v = NULL;
     int n = 0;
     const enum rt_status st =
         srv_status_of(w->server->manager, rt_span_str(model), false, 0, w->states, &v, &n, &err);
@@ -199,6 +223,7 @@ static void write_model(struct writing *w, const char *model)
         if (may_write(w))
             srv_page_write_version(w->out, w->n_written == 1, model, &v[k],
                                    figures_of(w, model, v[k].version));
+    write_trouble(w, model, v, st ? 0 : n);
     rt_arena_reset(w->states);
 }
 
@@ -222,6 +247,8 @@ void srv_page_event(struct srv_server *server, int n_viewers, struct rt_bytes *o
                         .names = rt_arena_new(MAX_NAMES_ARENA),
                         .states = rt_arena_new(MAX_STATES_ARENA)};
     struct srv_page_totals totals;
+    const char *troubles[SRV_MAX_CONFIG_TROUBLES];
+    int n_troubles = 0;
 
     rt_bytes_init(out, SRV_PAGE_MAX_EVENT);
     read_totals(server, n_viewers, &totals);
@@ -233,7 +260,10 @@ void srv_page_event(struct srv_server *server, int n_viewers, struct rt_bytes *o
     srv_page_write_begin(out, &totals);
     if (server->manager)
         write_models(&w);
-    srv_page_write_end(out, w.left_off);
+    if (server->manager &&
+        (!w.states || srv_status_config_troubles(server->manager, w.states, troubles, &n_troubles)))
+        rt_bytes_no_memory(out);
+    srv_page_write_end(out, w.left_off, n_troubles, troubles);
     srv_figures_clear(&w.figures);
     rt_arena_free(w.names);
     rt_arena_free(w.states);

@@ -2,9 +2,9 @@
  * Writes an event of the web page: the models with the states of their versions, and the figures of
  * the server, as JSON in the form of server-sent events. `answered`, `failed`, `rows`, `latency`
  * and `batches` are totals since the version was loaded, `errors` is the number of errors that were
- * ever kept for its model, `refused` is as srv_metrics_refused returns it, and `cpu_ms` is a total
- * since the process began. The other figures are current values. The browser subtracts two events,
- * so that the server keeps nothing for a viewer.
+ * ever kept for its model, or, beside `refused`, for no model, `refused` is as srv_metrics_refused
+ * returns it, and `cpu_ms` is a total since the process began. The other figures are current
+ * values. The browser subtracts two events, so that the server keeps nothing for a viewer.
  *
  * Threads: any. The functions take the locks of the manager and of the metrics, one after another.
  */
@@ -27,6 +27,7 @@ struct srv_page_totals {
     int64_t time_ms; /* monotonic time, for rates */
     bool is_ready;
     uint64_t refused; /* inference requests that failed before they had a version */
+    uint64_t errors;  /* errors of requests that belong to no model, as srv_last_errors_count */
     int64_t requests_in_flight, bytes_in_flight, jobs, resident_bytes, cpu_ms;
     int cores;
 };
@@ -37,10 +38,13 @@ void srv_page_write_begin(struct rt_bytes *out, const struct srv_page_totals *to
 void srv_page_write_version(struct rt_bytes *out, bool is_first, const char *model,
                             const struct srv_version_status *status,
                             const struct srv_figures *figures);
-/* Writes a model that has no version, and why. */
+/* Writes a model that has no version, and why; or, of a model of which no version serves, a problem
+ * that concerns none of its versions. */
 void srv_page_write_no_version(struct rt_bytes *out, bool is_first, const char *model,
                                const char *message);
-void srv_page_write_end(struct rt_bytes *out, int64_t left_off);
+/* `troubles` are the problems of the configuration, as srv_status_config_troubles returns them. */
+void srv_page_write_end(struct rt_bytes *out, int64_t left_off, int n_troubles,
+                        const char *const *troubles);
 
 /* Reads the server and writes one event. Initialises *out. `n_viewers` is the number of requests
  * in flight that wait for this event. If memory runs out, *out is marked as failed. */

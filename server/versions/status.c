@@ -143,6 +143,37 @@ enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool h
                    (const char *)name.p, why);
 }
 
+/* Copies the description of a problem, if there is one, to *out. */
+static enum rt_status copy_trouble(const struct srv_trouble *trouble, struct rt_arena *arena,
+                                   const char **out)
+{
+    *out = trouble && trouble->text ? rt_arena_strdup(arena, trouble->text) : NULL;
+    return trouble && trouble->text && !*out ? RT_RESOURCE_EXHAUSTED : RT_OK;
+}
+
+enum rt_status srv_status_trouble(struct srv_manager *m, struct rt_span model,
+                                  struct rt_arena *arena, const char **out)
+{
+    rt_mutex_lock(&m->mu);
+    const struct srv_managed *managed = srv_mgr_find_model(m, (const char *)model.p, model.n);
+    const enum rt_status st = copy_trouble(managed ? &managed->trouble : NULL, arena, out);
+    rt_mutex_unlock(&m->mu);
+    return st;
+}
+
+enum rt_status srv_status_config_troubles(struct srv_manager *m, struct rt_arena *arena,
+                                          const char *out[SRV_MAX_CONFIG_TROUBLES], int *n)
+{
+    rt_mutex_lock(&m->mu);
+    enum rt_status st = copy_trouble(&m->config_trouble, arena, &out[0]);
+    *n = out[0] != NULL;
+    if (!st)
+        st = copy_trouble(&m->folder_trouble, arena, &out[*n]);
+    *n += !st && out[*n];
+    rt_mutex_unlock(&m->mu);
+    return st;
+}
+
 enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
                                  const char *const **out, int *n)
 {

@@ -179,8 +179,32 @@ class Page(PageCase):
         self.assertRegex(last[0]["text"], r"19x+\.\.\.$")
         self.assertLess(len(last[0]["text"]), 300)
 
-    def test_errors_of_unknown_models_are_not_kept(self):
-        self.assertEqual(self.server.post("/v1/models/none:predict", {"instances": [1]})[0], 404)
+    def test_errors_of_no_model_are_kept_together(self):
+        """Errors of unknown models, and of gRPC calls that name no model."""
+        server, before = self.server, self.event(self.server)["errors"]
+        with grpc_support.Client(f"127.0.0.1:{server.grpc_port}") as client:
+            def call(method, message):
+                with self.assertRaises(grpc.RpcError):
+                    client.channel.unary_unary(method, request_serializer=None, response_deserializer=None)(
+                        message, timeout=grpc_support.WAIT)
+
+            call("/no.<b>Service/NoMethod", b"")
+            call("/tensorflow.serving.PredictionService/Predict", b"\x0a\xff")
+            call("/tensorflow.serving.PredictionService/Predict", b"\x0a\x06\x0a\x04none")
+            call("/tensorflow.serving.ModelService/HandleReloadConfigRequest", b"\x0a\xff")
+            call("/inference.GRPCInferenceService/RepositoryModelLoad", b"\x12\x04none")
+        self.assertEqual(server.post("/v1/models/gone:predict", {"instances": [1]})[0], 404)
+        wait_for(lambda: self.event(server)["errors"] >= before + 6, "the errors")
+        errors = self.errors("")
+        rest, _, _, unknown, malformed, method = errors[:6]
+        self.assertEqual((rest["code"], rest["api"]), ("NOT_FOUND", "predict"))
+        self.assertIn("gone", rest["text"])
+        self.assertEqual((unknown["code"], unknown["api"], unknown["version"]), ("NOT_FOUND", "predict", ""))
+        self.assertIn("none", unknown["text"])
+        self.assertEqual((malformed["code"], malformed["api"]), ("INVALID_ARGUMENT", "predict"))
+        self.assertEqual((method["code"], method["api"]), ("UNIMPLEMENTED", "other"))
+        self.assertIn("/no.<b>Service/NoMethod", method["text"])
+        self.assertEqual([e for e in errors if "digits" in e["text"]], [])
         status, _, body = self.ask(self.server, "/page/errors/no%22ne")
         self.assertEqual(status, 404)
         self.assertIn('no errors of model no\\"ne: it does not serve', body.decode())
@@ -452,6 +476,43 @@ class PageOptions(PageCase):
                        "the failure of version 3")
         self.assertNotEqual(bad[0]["state"], "AVAILABLE")
         self.assertIn("saved_model.pb", bad[0]["message"])
+
+    def test_problems_that_concern_no_version_are_shown(self):
+        def problems(model):
+            return [v["message"] for v in self.event(server)["versions"] if (v["model"], v["version"]) == (model, "")]
+
+        def config(*lines):
+            self.write("models.config", "model_config_list {" + "".join(
+                f'config {{ name: "{name}" base_path: "{path}" model_platform: "{platform}" }}\n'
+                for name, path, platform in lines) + "}")
+
+        self.put("good/1")
+        os.makedirs(self.path("empty/no_number"))
+        os.makedirs(self.path("bad/3"))
+        self.write("bad/3/saved_model.pb", "nonsense")
+        good = ("good", self.path("good"), "tensorflow")
+        config(good, ("away", self.path("no such path"), "tensorflow"), ("empty", self.path("empty"), "tensorflow"),
+               ("bad", self.path("bad"), "tensorflow"))
+        server = self.serve(f"--model_config_file={self.path('models.config')}",
+                            "--model_config_file_poll_wait_seconds=1", "--file_system_poll_wait_seconds=1", wait=False)
+        wait_for(lambda: server.get("/healthz")[0] == 200, "the server")
+        (away,) = wait_for(lambda: problems("away"), "the missing base path")
+        self.assertIn("no such path", away)
+        (empty,) = wait_for(lambda: problems("empty"), "the empty base path")
+        self.assertIn("No versions of servable empty found", empty)
+        self.assertEqual(problems("good"), [])
+        wait_for(lambda: [v for v in self.event(server)["versions"] if v["model"] == "bad" and v["state"] == "END"],
+                 "the failure of the version")
+        self.assertEqual(problems("bad"), [])
+        os.rename(self.path("bad"), self.path("moved"))
+        (bad,) = wait_for(lambda: problems("bad"), "the base path that went")
+        self.assertIn(self.path("bad"), bad)
+        self.assertEqual(self.event(server)["troubles"], [])
+        config(good, ("other", self.path("good"), "caffe<b>"))
+        (trouble,) = wait_for(lambda: self.event(server)["troubles"], "the config that is ignored")
+        self.assertRegex(trouble, r"models\.config is ignored: .*caffe<b>")
+        config(good)
+        wait_for(lambda: not self.event(server)["troubles"], "the end of the problem")
 
     def test_hostile_names_stay_in_their_strings(self):
         server = self.serve(f"--model_config_file={self.hostile_models()}")

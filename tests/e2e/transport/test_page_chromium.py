@@ -187,12 +187,18 @@ class PageInChromium(PageCase):
         browser.run("document.querySelector('form button').click()")
         self.wait(browser, "/^Answered with 200/.test(document.querySelector('form [role=status]').textContent)",
                   "an answer")
+        self.assertEqual(server.post("/v1/models/%3Cscript%3E:predict", {"instances": [1]})[0], 404)
+        own = "#no-model-errors .errors:not([hidden])"
+        self.wait(browser, f"document.querySelector('{own}') != null", "errors of no model to be shown")
+        browser.run(f"document.querySelector('{own} summary').click()")
+        self.wait(browser, f"/NOT_FOUND predict[^]*<script>/.test(document.querySelector('{own} li')?.textContent)",
+                  "the error of no model")
         refused = server.post(f"/v1/models/{urllib.parse.quote(HOSTILE[0], safe='')}:predict",
                               {"signature_name": HOSTILE[3] + HOSTILE[0], "instances": [1]})
         self.assertEqual(refused[0], 400)
-        self.wait(browser, "document.querySelectorAll('.errors:not([hidden])').length == 1", "errors to be shown")
-        browser.run("document.querySelector('.errors:not([hidden]) summary').click()")
-        self.wait(browser, "[...document.querySelectorAll('.errors li')].some("
+        self.wait(browser, "document.querySelectorAll('.model .errors:not([hidden])').length == 1", "errors to be shown")
+        browser.run("document.querySelector('.model .errors:not([hidden]) summary').click()")
+        self.wait(browser, "[...document.querySelectorAll('.model .errors li')].some("
                   "li => /INVALID_ARGUMENT predict[^]*<script>.*onerror/.test(li.textContent))", "the error")
         browser.run("document.querySelector('.plan summary').click()")
         self.wait(browser, "document.querySelectorAll('.graph g').length > 0", "the plan")

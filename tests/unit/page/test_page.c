@@ -177,7 +177,7 @@ static void an_event_without_a_manager_is_complete(void **state)
     assert_true(contains(json, "\"ready\":false"));
     assert_true(contains(json, "\"requests_in_flight\":2,"));
     assert_true(contains(json, "\"latency_scale_us\":[10,1.8],\"batch_scale\":[1,2]"));
-    assert_true(contains(json, "\"versions\":[],\"left_off\":0}"));
+    assert_true(contains(json, "\"versions\":[],\"left_off\":0,\"troubles\":[]}"));
     rt_bytes_clear(&out);
     rt_arena_free(arena);
 }
@@ -186,7 +186,7 @@ static void names_and_messages_cannot_leave_their_strings(void **state)
 {
     static char message[SRV_PAGE_MESSAGE_BYTES * 2];
     struct srv_figures figures = {.version = INT64_MAX, .n_queued = 4};
-    const struct srv_page_totals totals = {.refused = UINT64_MAX, .cores = 2};
+    const struct srv_page_totals totals = {.refused = UINT64_MAX, .errors = 5, .cores = 2};
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);
     struct srv_version_status status = {INT64_MAX, SRV_AVAILABLE, RT_OK, message};
     struct rt_bytes out;
@@ -199,16 +199,18 @@ static void names_and_messages_cannot_leave_their_strings(void **state)
     srv_page_write_begin(&out, &totals);
     srv_page_write_version(&out, true, "a\n\ndata: {}\r\"\\<b>\xff", &status, &figures);
     srv_page_write_no_version(&out, false, "</script>", "gone\nevent: x");
-    srv_page_write_end(&out, 9);
+    const char *const troubles[] = {"a\n\ndata: \"", "b"};
+    srv_page_write_end(&out, 9, 2, troubles);
     const struct rt_span json = json_of(&out, arena);
     assert_true(contains(json, "{\"model\":\"a\\n\\ndata: {}\\r\\\"\\\\<b>\xef\xbf\xbd\","));
     assert_true(contains(json, "\"version\":\"9223372036854775807\",\"state\":\"AVAILABLE\""));
     assert_true(contains(json, "\"device\":\"CPU\",\"precision\":\"bf16\""));
-    assert_true(contains(json, "\"refused\":18446744073709551615,"));
+    assert_true(contains(json, "\"refused\":18446744073709551615,\"errors\":5,"));
     assert_true(contains(json, "\"queued\":4"));
     assert_true(contains(json, "\"latency\":[0,0,7],\"batches\":[1]}"));
     assert_true(contains(json, ",{\"model\":\"</script>\",\"version\":\"\",\"state\":\"NONE\","
-                               "\"message\":\"gone\\nevent: x\"}],\"left_off\":9}"));
+                               "\"message\":\"gone\\nevent: x\"}],\"left_off\":9,"
+                               "\"troubles\":[\"a\\n\\ndata: \\\"\",\"b\"]}"));
     assert_true(json.n < 2 * SRV_PAGE_MESSAGE_BYTES + 2000);
     rt_bytes_clear(&out);
     rt_arena_free(arena);

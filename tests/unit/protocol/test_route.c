@@ -207,6 +207,10 @@ static void the_web_page_is_found_if_it_is_served(void **state)
     assert_true(srv_route_is_page(&a.to));
     assert_true(rt_span_is(a.to.spec.name, "a/b"));
     rt_arena_free(a.arena);
+    assert_ok(ask(&a, "GET", "/page/errors/"), &a.err);
+    assert_int_equal(a.to.target, SRV_TO_PAGE_ERRORS);
+    assert_int_equal(a.to.spec.name.n, 0);
+    rt_arena_free(a.arena);
     assert_ok(ask(&a, "GET", "/page/plan/a%2Fb/c%2F%2Fd"), &a.err);
     assert_int_equal(a.to.target, SRV_TO_PAGE_PLAN);
     assert_true(rt_span_is(a.to.spec.name, "a/b"));
@@ -228,7 +232,7 @@ static void the_web_page_is_found_if_it_is_served(void **state)
     refused("HEAD", "/page/profile/m/50", RT_NOT_FOUND, "Nothing is served at /page/profile/m/50");
     refused("POST", "/page/events", RT_NOT_FOUND, "Nothing is served at /page/events");
     refused("GET", "/page/plan//x", RT_NOT_FOUND, "Nothing is served at /page/plan//x");
-    refused("GET", "/page/errors/", RT_NOT_FOUND, "Nothing is served at /page/errors/");
+    refused("GET", "/page/errors", RT_NOT_FOUND, "Nothing is served at /page/errors");
     refused("POST", "/", RT_NOT_FOUND, "Nothing is served at /");
     refused("GET", "/page/", RT_NOT_FOUND, "Nothing is served at /page/");
     refused("GET", "/page/../page/events", RT_NOT_FOUND, "Nothing is served at /page/..");
