@@ -326,8 +326,8 @@ static enum outcome run_merged(const struct srv_batch *b, struct rt_error *err)
 {
     const struct rt_model_signature *sig = b->first->signature;
     int n_in = b->first->n_feeds, n_out = b->first->n_fetches;
-    struct rt_run_options options = {.is_merged = b->needs_row_wise,
-                                     .accelerator = b->first->accelerator};
+    struct rt_run_options options = {
+        .is_merged = b->needs_row_wise, .accelerator = b->first->accelerator, .trace = b->trace};
     struct rt_tensor *in = rt_arena_array(b->arena, (size_t)n_in + 1, sizeof *in);
     struct rt_tensor *out = rt_arena_array(b->arena, (size_t)n_out + 1, sizeof *out);
     const _Atomic bool **gone = rt_arena_array(b->arena, (size_t)b->n_jobs, sizeof *gone);

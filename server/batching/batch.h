@@ -30,6 +30,7 @@ struct srv_batch {
     int64_t end_ns;
     /* hook for a run of a single job that waits for another run, or NULL */
     const struct rt_wait_hook *on_wait;
+    struct rt_trace *trace; /* trace of a merged run, or NULL */
 };
 
 struct srv_batch_verdict {

@@ -6,6 +6,7 @@
 #include "runtime/core/run.h"
 #include "server/batching/io_loop.h"
 #include "server/metrics/metrics.h"
+#include "server/tracing/profile.h"
 #include "server/tracing/tracer.h"
 
 enum {
@@ -249,6 +250,26 @@ static void release_worker(struct srv_scheduler *s, struct srv_worker *w,
         srv_scheduler_lower(w);
 }
 
+/* Runs the batch, and records the times of its nodes if a profile wants them. */
+static struct srv_batch_verdict run_jobs(struct srv_scheduler *s, struct srv_batch *g)
+{
+    struct srv_profile *profile = s->server->profile;
+    struct srv_job *first = g->first;
+    struct rt_trace trace;
+
+    if (first->trace || !srv_profile_begin_run(profile, first, &trace))
+        return srv_batch_run(g);
+    g->trace = &trace;
+    first->trace = g->n_jobs == 1 ? &trace : NULL;
+    struct srv_batch_verdict verdict = srv_batch_run(g);
+    first->trace = NULL;
+    /* An inline run that is stopped, or whose outputs are large, is repeated. */
+    srv_profile_end_run(profile, first, &trace,
+                        !first->status && !(g->end_ns && verdict.has_large_outputs));
+    verdict.learn = false; /* a run with a trace takes longer */
+    return verdict;
+}
+
 enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_worker *w, int worker,
                                          const struct srv_core_batch *batch)
 {
@@ -288,7 +309,7 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
     g.end_ns = w ? 0 : start + INLINE_RUN_NS;
     run.start_ns = start;
     if (g.n_jobs)
-        verdict = srv_batch_run(&g);
+        verdict = run_jobs(s, &g);
     finish = rt_now_ns();
     if (!w && g.n_jobs && must_repeat(g.first, g.end_ns, &verdict))
         repeats = true;

@@ -105,7 +105,8 @@ bool srv_rest_page_errors(struct srv_rest_request *r)
 
 static bool write_plan(struct srv_rest_request *r)
 {
-    respond_json(r, srv_page_plan(r->job.version, r->route.spec.signature, &r->out, &r->err));
+    respond_json(r, srv_page_plan(r->job.version, r->route.spec.signature, r->server->profile,
+                                  &r->out, &r->err));
     return true;
 }
 

@@ -52,6 +52,11 @@ function duration(us) {
   return us < 1e6 ? (us / 1000).toPrecision(3) + " ms" : (us / 1e6).toPrecision(3) + " s";
 }
 
+// A time that may be less than a microsecond.
+function microseconds(us) {
+  return us < 10 ? us.toPrecision(2) + " µs" : duration(us);
+}
+
 // The difference of two arrays of counts that may have different lengths.
 function difference(now, before) {
   return now.map((n, i) => n - (before[i] || 0));
@@ -184,7 +189,7 @@ class Model {
     this.list = make("div");
     this.errors = new LastErrors(name, "Last errors");
     this.form = new TryIt(name, index);
-    this.profile = new Profile(name);
+    this.profile = new Profile(name, () => this.form.plan && this.form.plan.again());
     this.node.append(title, this.list, this.errors.node, this.profile.node, this.form.node);
   }
 
@@ -257,7 +262,9 @@ const PROFILED = 50; // requests of a profile
 const PHASES = ["receive", "decode", "queue", "run", "encode"];
 
 class Profile {
-  constructor(model) {
+  // Calls onEnd when a profile that runs has ended.
+  constructor(model, onEnd) {
+    this.onEnd = onEnd;
     this.path = "/page/profile/" + encodeURIComponent(model);
     this.node = make("details", "profile");
     this.button = make("button", "", `Profile the next ${PROFILED} requests`);
@@ -280,6 +287,7 @@ class Profile {
       this.state.className = "quiet";
       if (running || requests.length)
         setText(this.state, `${requests.length} requests${running ? "; waiting for more" : ""}.`);
+      if (this.button.disabled && !running) this.onEnd();
       this.button.disabled = running;
       this.draw(requests);
       // A page that nobody sees asks again when it is seen.
@@ -348,10 +356,11 @@ function flops(n) {
   return n < 1e5 ? `${n} FLOP` : n < 1e8 ? `${(n / 1e6).toPrecision(3)} MFLOP` : `${(n / 1e9).toPrecision(3)} GFLOP`;
 }
 
-// What a node is, runs on and costs, as one sentence.
-function sentenceOf(node, all) {
+// What a node is, runs on and costs, as one sentence. Measured times stand before the estimates.
+function sentenceOf(node, all, measured) {
   const parts = [`${titleOf(node)} ${node.name}`, node.runs ? node.kernel || "no kernel chosen yet" : "runs no code"];
   if (node.why) parts.push(node.why);
+  if (measured && node.us) parts.push(`${microseconds(node.us)} (${(100 * node.us / measured).toPrecision(2)} % of the time)`);
   if (node.flops) parts.push(`${flops(node.flops)} (${(100 * node.flops / all).toPrecision(2)} %)`);
   if (node.packed_bytes) parts.push(`packed weights ${bytes(node.packed_bytes)}`);
   if (node.scratch_bytes) parts.push(`scratch ${bytes(node.scratch_bytes)}`);
@@ -395,6 +404,10 @@ class Plan {
 
   choose(signature) {
     this.signature = signature;
+    this.again();
+  }
+
+  again() {
     this.shown = null;
     this.load();
   }
@@ -419,17 +432,23 @@ class Plan {
     const list = make("ol", "nodes");
     list.tabIndex = 0;
     list.setAttribute("aria-label", "Nodes of the plan");
-    list.append(...plan.nodes.map((node) => make("li", "", sentenceOf(node, all))));
-    const { figure, buttons } = this.draw(plan.nodes, all);
+    const measured = plan.profiled_runs ? plan.profiled_us : 0;
+    list.append(...plan.nodes.map((node) => make("li", "", sentenceOf(node, all, measured))));
+    const { figure, buttons } = this.draw(plan.nodes, all, measured);
+    const legend = measured
+      ? `The bars are measured: the time of each node in ${plan.profiled_runs} runs of the last profile, on average ` +
+        `${duration(measured)} in all. The clock is read for each node, which takes time too.`
+      : "The bars are estimates: the FLOP of each node. After a profile of the model's requests they are measured times.";
     this.body.replaceChildren(
       make("p", "quiet", `Version ${plan.version}: ${plan.nodes.filter((n) => n.runs).length} of ${plan.nodes.length} nodes ` +
         `run, ${plan.segments} compiled segments, activations ${bytes(plan.activation_bytes)}, ${flops(all)}` +
-        (plan.left_off ? `; ${plan.left_off} more nodes are not shown` : "")), buttons, figure, list);
+        (plan.left_off ? `; ${plan.left_off} more nodes are not shown` : "")), make("p", "costs", legend), buttons, figure, list);
   }
 
-  draw(nodes, all) {
+  draw(nodes, all, measured) {
     const size = place(nodes);
-    const most = Math.max(...nodes.map((node) => node.flops), 1);
+    const costOf = (node) => (measured ? node.us || 0 : node.flops);
+    const most = Math.max(...nodes.map(costOf)) || 1;
     const svg = makeSvg("svg", { role: "img", "aria-label": "Graph of the plan; the list below says the same", class: "graph" });
     for (const node of nodes)
       for (const giver of node.reads) {
@@ -440,8 +459,8 @@ class Plan {
       }
     for (const node of nodes) {
       const group = makeSvg("g", { class: node.runs ? "runs" : "rests", transform: `translate(${node.x} ${node.y})` });
-      group.append(makeSvg("title", {}, sentenceOf(node, all)), makeSvg("rect", { width: BOX.width, height: BOX.height, rx: 5 }),
-        makeSvg("rect", { class: "cost", width: BOX.width * node.flops / most, height: 5, y: BOX.height - 5 }),
+      group.append(makeSvg("title", {}, sentenceOf(node, all, measured)), makeSvg("rect", { width: BOX.width, height: BOX.height, rx: 5 }),
+        makeSvg("rect", { class: "cost", width: BOX.width * costOf(node) / most, height: 5, y: BOX.height - 5 }),
         makeSvg("text", { x: 6, y: 15 }, shorten(titleOf(node), 23)),
         makeSvg("text", { x: 6, y: 30, class: "quiet" }, shorten(node.kernel || node.name, 23)));
       svg.append(group);
@@ -668,7 +687,7 @@ class TryIt {
       select.append(option);
     }
     select.value = Object.hasOwn(this.signatures, "serving_default") ? "serving_default" : select.value;
-    const plan = new Plan(this.model);
+    const plan = this.plan = new Plan(this.model);
     const image = new ImageField((tag, text) => this.labelled(tag, text), input, verdict);
     image.acceptDrops(form);
     const choose = () => {

@@ -4,10 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/base/arena.h"
+#include "runtime/base/map.h"
 #include "runtime/base/thread.h"
+#include "runtime/files/saved_model.h"
 #include "server/base/serving_map.h"
+#include "server/batching/job.h"
 #include "server/telemetry/access_log.h"
 #include "server/tracing/tracer.h"
+
+/* The times of the nodes of one signature of one version. */
+struct node_times {
+    const char *signature; /* allocated in srv_profile.arena */
+    int64_t version, all_ns;
+    int n_runs;
+    struct rt_map ns; /* maps the name of a node to a pointer to its time, an int64_t */
+};
 
 struct srv_profile {
     _Atomic bool is_running; /* whether requests are to be marked; written under mu */
@@ -17,6 +29,9 @@ struct srv_profile {
     int n, n_wanted;
     int64_t until_ns;
     struct srv_profiled of[SRV_PROFILE_MOST];
+    struct rt_arena *arena; /* NULL before the first run of a profile */
+    int n_signatures, n_nodes;
+    struct node_times nodes[SRV_PROFILE_SIGNATURES];
 };
 
 struct srv_profile *srv_profile_new(void)
@@ -28,10 +43,22 @@ struct srv_profile *srv_profile_new(void)
     return p;
 }
 
+static void forget_nodes(struct srv_profile *p) RT_REQUIRES(p->mu)
+{
+    for (int i = 0; i < p->n_signatures; i++)
+        rt_map_clear(&p->nodes[i].ns);
+    p->n_signatures = p->n_nodes = 0;
+    rt_arena_free(p->arena);
+    p->arena = NULL;
+}
+
 void srv_profile_free(struct srv_profile *p)
 {
     if (!p)
         return;
+    rt_mutex_lock(&p->mu);
+    forget_nodes(p);
+    rt_mutex_unlock(&p->mu);
     rt_mutex_clear(&p->mu);
     free(p->model);
     free(p);
@@ -61,6 +88,7 @@ enum rt_status srv_profile_start(struct srv_profile *p, struct rt_span model, in
     rt_mutex_lock(&p->mu);
     const bool may = !runs(p, now_ns);
     if (may) {
+        forget_nodes(p);
         free(p->model);
         p->model = copy;
         p->n_model = model.n;
@@ -121,4 +149,132 @@ void srv_profile_request(struct srv_profile *p, const struct srv_access *a,
         p->of[p->n++] = x;
     runs(p, a->end_ns);
     rt_mutex_unlock(&p->mu);
+}
+
+/* ---- the times of nodes ---- */
+
+bool srv_profile_begin_run(struct srv_profile *p, const struct srv_job *first,
+                           struct rt_trace *trace)
+{
+    bool wants = false;
+
+    if (!p || !atomic_load_explicit(&p->is_running, memory_order_relaxed) ||
+        first->signature->is_dynamic)
+        return false;
+    for (const struct srv_job *job = first; job && !wants; job = job->next)
+        wants = job->span && job->span->is_profiled;
+    if (!wants)
+        return false;
+    rt_mutex_lock(&p->mu);
+    wants = is_of(p, rt_span_str(first->version->model));
+    rt_mutex_unlock(&p->mu);
+    if (wants)
+        *trace = (struct rt_trace){.arena = rt_arena_new(SRV_PROFILE_TRACE), .wants_times = true};
+    return wants && trace->arena;
+}
+
+/* Returns the times of the signature, which are new after the first run, or NULL if the profile has
+ * no place or no memory for them. */
+static struct node_times *times_of(struct srv_profile *p, const struct srv_job *job)
+    RT_REQUIRES(p->mu)
+{
+    const char *signature = job->signature->def->name;
+
+    for (int i = 0; i < p->n_signatures; i++)
+        if (p->nodes[i].version == job->version->version &&
+            strcmp(p->nodes[i].signature, signature) == 0)
+            return &p->nodes[i];
+    if (!p->arena)
+        p->arena = rt_arena_new(SRV_PROFILE_BYTES);
+    const char *copy = p->arena && p->n_signatures < SRV_PROFILE_SIGNATURES
+                           ? rt_arena_strdup(p->arena, signature)
+                           : NULL;
+    if (!copy)
+        return NULL;
+    struct node_times *t = &p->nodes[p->n_signatures++];
+    *t = (struct node_times){.signature = copy, .version = job->version->version};
+    rt_map_init(&t->ns);
+    return t;
+}
+
+static void add_time(struct srv_profile *p, struct node_times *t, const char *name, int64_t ns)
+    RT_REQUIRES(p->mu)
+{
+    int64_t *sum = rt_map_get(&t->ns, name);
+
+    t->all_ns += ns;
+    if (!sum && p->n_nodes < SRV_PROFILE_NODES) {
+        sum = rt_arena_alloc(p->arena, sizeof *sum);
+        if (!sum || !rt_map_put(&t->ns, name, sum))
+            return;
+        *sum = 0;
+        p->n_nodes++;
+    }
+    if (sum)
+        *sum += ns;
+}
+
+/* Adds the times of a run. The trace lists the nodes in the order in which they ended. A node
+ * contains the nodes that ran between its start and its end, whose times are subtracted. */
+static void add_run(struct srv_profile *p, struct node_times *t, const struct rt_trace *trace)
+    RT_REQUIRES(p->mu)
+{
+    const struct rt_trace_node **open =
+        rt_arena_array(trace->arena, (size_t)trace->n_nodes + 1, sizeof(*open));
+    int n_open = 0;
+
+    if (!open)
+        return;
+    for (const struct rt_trace_node *n = trace->first; n; n = n->next) {
+        int64_t inside = 0;
+        while (n_open && open[n_open - 1]->start_ns >= n->start_ns) {
+            n_open--;
+            inside += open[n_open]->end_ns - open[n_open]->start_ns;
+        }
+        open[n_open++] = n;
+        const int64_t own = n->end_ns - n->start_ns - inside;
+        add_time(p, t, n->name, own > 0 ? own : 0);
+    }
+    t->n_runs++;
+}
+
+void srv_profile_end_run(struct srv_profile *p, const struct srv_job *first, struct rt_trace *trace,
+                         bool keep)
+{
+    if (keep && !trace->is_truncated && trace->n_nodes) {
+        rt_mutex_lock(&p->mu);
+        /* Another profile may have begun during the run. */
+        struct node_times *t =
+            is_of(p, rt_span_str(first->version->model)) ? times_of(p, first) : NULL;
+        if (t)
+            add_run(p, t, trace);
+        rt_mutex_unlock(&p->mu);
+    }
+    rt_arena_free(trace->arena);
+}
+
+int srv_profile_node_times(struct srv_profile *p, const struct srv_version *version,
+                           const char *signature, int n, const char *const *names, int64_t *ns,
+                           int64_t *all_ns)
+{
+    const struct node_times *t = NULL;
+    int n_runs = 0;
+
+    if (!p)
+        return 0;
+    rt_mutex_lock(&p->mu);
+    for (int i = 0; i < p->n_signatures && is_of(p, rt_span_str(version->model)); i++)
+        if (p->nodes[i].version == version->version &&
+            strcmp(p->nodes[i].signature, signature) == 0)
+            t = &p->nodes[i];
+    if (t) {
+        for (int i = 0; i < n; i++) {
+            const int64_t *sum = rt_map_get(&t->ns, names[i]);
+            ns[i] = sum ? *sum : 0;
+        }
+        n_runs = t->n_runs;
+        *all_ns = t->all_ns;
+    }
+    rt_mutex_unlock(&p->mu);
+    return n_runs;
 }

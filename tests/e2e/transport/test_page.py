@@ -294,6 +294,32 @@ class Page(PageCase):
         self.assertEqual(self.ask(self.server, "/page/profile/none")[0], 404)
         self.assertEqual(self.begin_profile("digits/201")[0], 400)
 
+    def test_a_plan_has_the_times_of_the_last_profile(self):
+        def plan():
+            return json.loads(self.ask(self.server, "/page/plan/digits/serving_default")[2])
+
+        pixels = [[[0.0]] * 8] * 8
+        self.server.predict("digits", [pixels])
+        while True:
+            wait_for(lambda: self.begin_profile("digits/8", Origin=self.server.url)[0] == 200, "the last profile to end", 120)
+            self.assertEqual(plan()["profiled_runs"], 0)  # a new profile forgets the times of the last one
+            for rows in (1, 2, 3, 4) * 2:
+                self.server.predict("digits", [pixels] * rows)
+            wait_for(lambda: not self.profile("digits")["running"], "the end of the profile", 120)
+            measured = plan()
+            if len(self.profile("digits")["requests"]) == 8:
+                break
+        self.assertTrue(1 <= measured["profiled_runs"] <= 8, measured)
+        steps = [node for node in measured["nodes"] if node["runs"]]
+        self.assertTrue(all(node["us"] > 0 for node in steps if node["flops"]), measured)
+        total = sum(node.get("us", 0) for node in measured["nodes"])
+        self.assertGreater(total, 0)
+        self.assertLessEqual(total, measured["profiled_us"] * 1.001 + 0.01)
+        self.server.predict("digits", [pixels])
+        self.assertEqual(plan()["profiled_runs"], measured["profiled_runs"])
+        other = json.loads(self.ask(self.server, "/page/plan/half_plus_two/serving_default")[2])
+        self.assertEqual((other["profiled_runs"], [node for node in other["nodes"] if "us" in node]), (0, []))
+
     def test_viewers_share_the_bytes_of_an_event(self):
         """Events are a second apart, so that there are few for many viewers."""
         answers, seconds = self.watch(40)

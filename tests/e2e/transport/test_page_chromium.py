@@ -73,6 +73,10 @@ class PageInChromium(PageCase):
                     "document.querySelector('form button').click()")
         self.wait(browser, "!document.querySelector('pre').hidden", "an answer to plain numbers")
         self.assertRegex(browser.run("document.querySelector('pre').textContent"), r"3\.0,\s*4\.0,\s*-3\.0")
+        costs = "document.querySelector('.costs').textContent"
+        browser.run("document.querySelector('.plan summary').click()")
+        self.wait(browser, "document.querySelectorAll('.graph g.runs').length > 0", "the plan")
+        self.assertIn("The bars are estimates", browser.run(costs))
         browser.run("document.querySelector('.profile summary').click();"
                     "document.querySelector('.profile button').click()")
         self.wait(browser, "/waiting/.test(document.querySelector('.profile [role=status]').textContent)", "a profile")
@@ -81,8 +85,8 @@ class PageInChromium(PageCase):
         self.wait(browser, "/^[0-9]+ requests[.]$/.test(document.querySelector('.profile [role=status]').textContent)",
                   "the end of the profile")  # which is its 50th request, or a minute
         self.assertTrue(0 < browser.run("document.querySelectorAll('.timeline .run').length") <= 50)
-        browser.run("document.querySelector('.plan summary').click()")
-        self.wait(browser, "document.querySelectorAll('.graph g.runs').length > 0", "the plan")
+        self.wait(browser, f"/^The bars are measured: .* [0-9]+ runs/.test({costs})", "the measured times")
+        self.assertRegex(browser.run("document.querySelector('.plan .nodes').textContent"), "% of the time")
         self.assertRegex(browser.run("document.querySelector('.plan .nodes').textContent"), "Mul|AddV2")
         size = "document.querySelector('.graph').getAttribute('width')"
         before = float(browser.run(size))
