@@ -257,6 +257,7 @@ static void free_rest(struct srv_rest *r)
         for (int k = 0; k < SRV_N_REST_ADDRESSES; k++)
             close_fd(r->loops[i].listen_fds[k]);
         srv_rest_wire_clear(&r->loops[i]);
+        free(r->loops[i].page_fds);
     }
     srv_rest_tls_clear(&r->tls);
     srv_rest_files_close(r);

@@ -8,6 +8,7 @@
 #include "server/http/rest_loop.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -173,6 +174,39 @@ static void close_one(struct srv_rest_loop *l)
     srv_rest_hang_up(c);
 }
 
+/*
+ * Notes at which address the connection `fd` has arrived, before MHD_add_connection is called.
+ * Version 0.9.75 of libmicrohttpd calls srv_rest_on_connection inside of that call. Versions since
+ * 0.9.77 call it later, when further connections, to the other address too, may have been accepted.
+ * Returns false if memory runs out.
+ */
+static bool note_address(struct srv_rest_loop *l, int fd, enum srv_rest_address which)
+{
+    const size_t at = (size_t)fd / 8;
+    const unsigned char bit = (unsigned char)(1U << fd % 8);
+
+    if (which == SRV_REST_PAGE && at >= l->n_page_fds) {
+        const size_t n = 2 * (at + 1);
+        unsigned char *grown = realloc(l->page_fds, n);
+        if (!grown)
+            return false;
+        memset(grown + l->n_page_fds, 0, n - l->n_page_fds);
+        l->page_fds = grown;
+        l->n_page_fds = n;
+    }
+    if (at < l->n_page_fds)
+        l->page_fds[at] = (unsigned char)(which == SRV_REST_PAGE ? l->page_fds[at] | bit
+                                                                 : l->page_fds[at] & ~bit);
+    return true;
+}
+
+bool srv_rest_is_page(const struct srv_rest_loop *l, int fd)
+{
+    const size_t at = (size_t)fd / 8;
+
+    return at < l->n_page_fds && (l->page_fds[at] >> fd % 8 & 1);
+}
+
 bool srv_rest_accept(struct srv_rest_loop *l, enum srv_rest_address which)
 {
     if (l->n_open >= l->most_open) {
@@ -208,7 +242,11 @@ bool srv_rest_accept(struct srv_rest_loop *l, enum srv_rest_address which)
             continue;
         }
         left--;
-        l->accepts_page = which == SRV_REST_PAGE;
+        if (!note_address(l, fd, which)) {
+            close(fd);
+            pause_accepting(l, "memory ran out");
+            return false;
+        }
         /* MHD_add_connection calls srv_rest_on_connection, or closes the descriptor if it fails. */
         MHD_add_connection(l->daemon, fd, (struct sockaddr *)(void *)&from, n);
     }

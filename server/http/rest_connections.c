@@ -94,7 +94,7 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
         if (c) {
             c->fd = info->connect_fd;
             c->mhd = mhd;
-            c->is_page = l->accepts_page;
+            c->is_page = srv_rest_is_page(l, c->fd);
         }
         if (!c || !srv_rest_wire_add(l, c)) {
             /* refuses the connection, which would have no time limit without a srv_rest_conn */

@@ -110,7 +110,10 @@ struct srv_rest_loop {
     bool running; /* whether the thread was started */
     int epoll, wake_fd;
     int listen_fds[SRV_N_REST_ADDRESSES]; /* -1 if the address is not used */
-    bool accepts_page; /* whether the connection that begins has come to SRV_REST_PAGE */
+    /* Bit fd is set if the connection with this descriptor has come to SRV_REST_PAGE. Bits beyond
+     * the n_page_fds bytes are 0. */
+    unsigned char *page_fds;
+    size_t n_page_fds;
     struct MHD_Daemon *daemon;
     struct srv_rest_conn **conns; /* connections by descriptor; the array has n_conns entries */
     int n_conns;
@@ -165,6 +168,8 @@ void srv_rest_accept_init(struct srv_rest *r);
 bool srv_rest_accept_open(struct srv_rest_loop *l);
 /* Stops accepting connections. */
 void srv_rest_accept_close(struct srv_rest_loop *l);
+/* Returns whether the connection `fd` has come to SRV_REST_PAGE. */
+bool srv_rest_is_page(const struct srv_rest_loop *l, int fd);
 /* Accepts some of the connections that wait at an address. Returns whether more may be waiting. */
 bool srv_rest_accept(struct srv_rest_loop *l, enum srv_rest_address which);
 /* Called once per turn of the I/O loop. Stops watching the listening sockets at the connection
