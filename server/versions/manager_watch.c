@@ -405,6 +405,22 @@ static bool look_at_triton(struct srv_managed *model, bool may_be_large)
     return true;
 }
 
+/* Logs, once for each content, that the model has a config.pbtxt that is not read, because its
+ * version `name` does not lie as in Triton's repositories. */
+static void note_unread_triton(struct srv_managed *model, const char *name)
+{
+    const char *base_path = model->config->base_path;
+    int64_t bytes;
+    const uint64_t seen = srv_source_triton_hash(base_path, &bytes);
+
+    if (seen && seen != model->triton_seen)
+        RT_LOG(RT_LOG_WARNING,
+               "model %s: %s/" SRV_TRITON_FILE " is not read: it applies to a SavedModel in "
+               "%s/%s/model.savedmodel, and this one is in %s/%s",
+               model->name, base_path, base_path, name, base_path, name);
+    model->triton_seen = seen;
+}
+
 /* Scans the base path by the model's version policy, and sets model->is_large. If the configuration
  * states no policy, that of config.pbtxt applies, if the versions lie as in Triton's
  * repositories. */
@@ -421,6 +437,8 @@ static enum rt_status scan_versions(struct srv_managed *model, bool may_be_large
 
     free(dir);
     model->is_large = scan->n_names > SMALL_NAMES;
+    if (!st && scan->n && !is_nested)
+        note_unread_triton(model, scan->found[0].name);
     if (!is_nested)
         return st;
     model->is_large |= !look_at_triton(model, may_be_large);

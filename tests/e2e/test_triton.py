@@ -288,6 +288,25 @@ class Refusals(Repository):
         self.assertIn("model m: instance_group asks for GPUs, but the server uses no GPU", self.server.log())
 
 
+    def test_a_file_beside_bare_saved_models_is_named_once(self):
+        """It is named again only after it has changed."""
+        def told():
+            return [line for line in self.server.log().splitlines() if "config.pbtxt is not read" in line]
+
+        write_rows(os.path.join(self.folder, "m", "1"))
+        write_rows(os.path.join(self.folder, "plain", "1"))
+        self.configure("m", "no config at all")
+        self.serve("--file_system_poll_wait_seconds=1")
+        self.assertEqual(self.rows("m")[0], 200)
+        write_rows(os.path.join(self.folder, "m", "2"))
+        wait_for(lambda: self.available("m") == [2], "the next version")
+        (line,) = told()
+        self.assertIn("model m: ", line)
+        self.assertIn(os.path.join(self.folder, "m", "1", "model.savedmodel"), line)
+        self.configure("m", "something else")
+        wait_for(lambda: len(told()) == 2, "the line about the new file")
+
+
 class Settings(Repository):
     def test_inputs_and_outputs_and_the_signature(self):
         io = """input [ { name: "x" data_type: TYPE_FP32 dims: [ 2 ] } ]
