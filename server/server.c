@@ -506,10 +506,16 @@ static void stop_parts(struct srv_server *s)
     srv_gpus_close(s);
 }
 
-static int start_failed(enum rt_status st, const struct rt_error *err)
+/* Reports why the server does not start: on standard output, as TensorFlow Serving does, or, with
+ * --log_format=json, as a line of the log. */
+static int start_failed(bool is_json, enum rt_status st, const struct rt_error *err)
 {
-    rt_print(stdout, "Failed to start server. Error: %s: %s\n", rt_status_name(st),
-             rt_error_text(err));
+    if (is_json)
+        rt_log_write(RT_LOG_ERROR, "Failed to start server. Error: %s: %s", rt_status_name(st),
+                     rt_error_text(err));
+    else
+        rt_print(stdout, "Failed to start server. Error: %s: %s\n", rt_status_name(st),
+                 rt_error_text(err));
     /* loads may still be running, so the process ends without cleanup */
     exit_now(EXIT_START_FAILED);
     return EXIT_START_FAILED;
@@ -522,11 +528,12 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     int signals = signals_fd();
     struct ports ports = {0};
     atomic_store(&rt_log_level, (int)options->log_level);
-    rt_log_start(strcmp(options->log_format, "json") == 0 ? RT_LOG_JSON : RT_LOG_TEXT);
+    const bool is_json = strcmp(options->log_format, "json") == 0;
+    rt_log_start(is_json ? RT_LOG_JSON : RT_LOG_TEXT);
     raise_open_files();
     struct srv_server *s = calloc(1, sizeof *s);
     if (!s || signals < 0)
-        return start_failed(rt_fail_memory(&err, "the server", sizeof *s), &err);
+        return start_failed(is_json, rt_fail_memory(&err, "the server", sizeof *s), &err);
     s->options = *options;
     s->registry = registry;
     s->protocols = &srv_protocols;
@@ -554,7 +561,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     if (!st && go_on)
         st = listen_all(s, &ports, &err);
     if (st && go_on)
-        return start_failed(st, &err);
+        return start_failed(is_json, st, &err);
     if (go_on) {
         if (!options->as_tensorflow)
             print_where(s, &ports);

@@ -1,6 +1,7 @@
 """Tests those effects of flags and configuration files on versions that the unit tests (test_options, test_settings,
 test_config, test_policy, test_manager) cannot check."""
 import datetime
+import json
 import os
 import shutil
 import signal
@@ -46,6 +47,16 @@ class ConfigCase(Case):
 
 
 class Flags(ConfigCase):
+    def test_the_reason_why_the_server_does_not_start_is_a_line_of_a_json_log(self):
+        missing = self.path("no \"such\" file")
+        with Server(f"--model_config_file={missing}", "--log_format=json", wait=False) as server:
+            self.assertEqual(server.process.wait(20 * SLOW), 255)
+            lines = [json.loads(line) for line in server.log().splitlines()]
+            (line,) = [line for line in lines if line["msg"].startswith("Failed to start server. Error: ")]
+            self.assertEqual(line["level"], "ERROR")
+            self.assertIn(missing, line["msg"])
+            self.assertEqual(server.out(), "")
+
     def test_every_flag_is_taken_and_those_without_effect_say_why(self):
         self.put("m/1")
         text = {name: self.write(name, content) for name, content in (
