@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "runtime/base/bytes.h"
+#include "runtime/base/print.h"
 #include "runtime/base/thread.h"
 
 enum {
@@ -13,6 +15,7 @@ enum {
     SEED_BYTES = 16,
     MAX_KEY_BYTES = 256, /* only the first bytes of a longer key count */
     MAX_RETRY_S = 3600,
+    SHOWN_KEY_BYTES = 64, /* of a key in an error message */
 };
 
 struct bucket {
@@ -158,12 +161,25 @@ enum srv_quota_answer srv_quota_take(struct srv_quota *q, const struct srv_quota
     return is_shared ? SRV_QUOTA_TAKEN_SHARED : SRV_QUOTA_TAKEN;
 }
 
-enum rt_status srv_quota_fail(int64_t retry_s, struct rt_error *err)
+enum rt_status srv_quota_fail(int64_t retry_s, struct rt_span key, struct rt_error *err)
 {
-    return rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                   "the client has used up its quota of requests or bytes per second; retry after "
-                   "%lld s",
-                   (long long)retry_s);
+    char name[SHOWN_KEY_BYTES + 1];
+    const size_t n = key.n < SHOWN_KEY_BYTES ? key.n : SHOWN_KEY_BYTES;
+    struct rt_bytes shown;
+
+    for (size_t i = 0; i < n; i++)
+        name[i] = key.p[i] ? (char)key.p[i] : '?';
+    name[n] = '\0';
+    rt_bytes_init(&shown, 16 * SHOWN_KEY_BYTES);
+    rt_bytes_adds(&shown, n ? " \"" : "");
+    rt_bytes_add_escaped(&shown, name);
+    rt_bytes_adds(&shown, key.n > n ? "...\"" : n ? "\"" : " without a name");
+    rt_fail(
+        err, RT_RESOURCE_EXHAUSTED,
+        "the client%s has used up its quota of requests or bytes per second; retry after %lld s",
+        shown.failed ? "" : shown.p, (long long)retry_s);
+    rt_bytes_clear(&shown);
+    return err->code;
 }
 
 void srv_quota_charge(struct srv_quota *q, const struct srv_quota_client *client, uint64_t bytes,

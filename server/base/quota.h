@@ -46,8 +46,9 @@ enum srv_quota_answer {
  * no longer empty. Without limits, accepts every request. */
 enum srv_quota_answer srv_quota_take(struct srv_quota *q, const struct srv_quota_client *client,
                                      uint64_t bytes, int64_t now_ns, int64_t *retry_s);
-/* Fails a refused request with RESOURCE_EXHAUSTED. */
-enum rt_status srv_quota_fail(int64_t retry_s, struct rt_error *err);
+/* Fails a refused request with RESOURCE_EXHAUSTED. The message contains the first bytes of the
+ * client's key, escaped. */
+enum rt_status srv_quota_fail(int64_t retry_s, struct rt_span key, struct rt_error *err);
 /* Takes bytes from the client's bucket without refusing them, because they have arrived already. */
 void srv_quota_charge(struct srv_quota *q, const struct srv_quota_client *client, uint64_t bytes,
                       int64_t now_ns);

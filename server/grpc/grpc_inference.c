@@ -374,14 +374,16 @@ static enum rt_status take_quota(struct srv_call *c)
     const enum srv_quota_answer a = srv_quota_take(
         c->server->quota, &c->job.client, call->n_in - call->quota_in, rt_now_ns(), &retry_s);
     call->quota_in = call->n_in;
-    grpc_auth_context_release(auth);
+    if (a == SRV_QUOTA_REFUSED)
+        srv_quota_fail(retry_s, name, &c->err);
+    grpc_auth_context_release(auth); /* `name` may point into it */
     if (a == SRV_QUOTA_TAKEN_SHARED)
         srv_metrics_event(c->server->metrics, "quota_shared");
     if (a != SRV_QUOTA_REFUSED)
         return RT_OK;
     srv_metrics_event(c->server->metrics, "quota_refused");
     c->retry_s = c->stream.has_begun ? 0 : retry_s;
-    return srv_quota_fail(retry_s, &c->err);
+    return c->err.code;
 }
 
 /* Finds out which request of a stream is refused before it is read, for the answer. */

@@ -275,7 +275,8 @@ static enum rt_status take_quota(struct srv_rest_call *req)
 
     if (!has_quota(req))
         return RT_OK;
-    r->client = srv_quota_client_of(r->server->quota, quota_client(req, name, sizeof name));
+    const struct rt_span key = quota_client(req, name, sizeof name);
+    r->client = srv_quota_client_of(r->server->quota, key);
     const enum srv_quota_answer a =
         srv_quota_take(r->server->quota, &r->client, req->length == UINT64_MAX ? 0 : req->length,
                        req->loop->now_ns, &req->retry_s);
@@ -284,7 +285,7 @@ static enum rt_status take_quota(struct srv_rest_call *req)
     if (a != SRV_QUOTA_REFUSED)
         return RT_OK;
     srv_metrics_event(r->server->metrics, "quota_refused");
-    return srv_quota_fail(req->retry_s, &r->err);
+    return srv_quota_fail(req->retry_s, key, &r->err);
 }
 
 void srv_rest_charge_quota(struct srv_rest_call *req)

@@ -73,7 +73,7 @@ class Quota(unittest.TestCase):
         for path, body in zip(PATHS, (BODY, predict)):  # all protocols and transports share the quota
             status, retry, answer = self.ask("a", path, body)
             self.assertEqual(status, 429)
-            self.assertIn("the client has used up its quota", json.loads(answer)["error"])
+            self.assertIn('the client "a" has used up its quota', json.loads(answer)["error"])
             self.assertTrue(99 - (time.monotonic() - start) <= int(retry) <= 100, retry)
         stub = self.channel()
         retry = self.refused(stub.ModelInfer, self.request(), metadata=(("x-client", "a"),))
@@ -122,7 +122,7 @@ class Quota(unittest.TestCase):
         refused = [g.error_message for g in got if g.error_message]
         self.assertEqual(len(got), 20)
         self.assertTrue(0 < len(refused) <= 17)
-        self.assertIn("the client has used up its quota", refused[0])
+        self.assertIn('the client "a" has used up its quota', refused[0])
 
     def test_many_clients_share_what_is_left(self):
         self.serve("--quota_client=x-client", SLOW_RATE, "--quota_max_clients=8")

@@ -104,6 +104,29 @@ static void without_rates_every_request_is_accepted(void **state)
     srv_quota_free(q);
 }
 
+static void a_refusal_names_the_client_escaped_and_cut(void **state)
+{
+    (void)state;
+    const struct {
+        const char *key;
+        size_t n;
+        const char *words;
+    } cases[] = {
+        {"a", 1,
+         "the client \"a\" has used up its quota of requests or bytes per second; retry after 7 s"},
+        {"", 0, "the client without a name has used up"},
+        {"a\nb\x1b[1m\xff", 8, "the client \"a\\nb\\x1b[1m\\xff\" has"},
+        {"a\0b", 3, "the client \"a?b\" has"},
+        {"0123456789012345678901234567890123456789012345678901234567890123", 64, "90123\" has"},
+        {"01234567890123456789012345678901234567890123456789012345678901234", 65, "90123...\" has"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rt_error err = {0};
+        assert_fails(srv_quota_fail(7, rt_span_of(cases[i].key, cases[i].n), &err),
+                     RT_RESOURCE_EXHAUSTED, &err, cases[i].words);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +135,7 @@ int main(void)
         cmocka_unit_test(a_large_request_is_paid_off),
         cmocka_unit_test(clients_without_a_bucket_share_one),
         cmocka_unit_test(without_rates_every_request_is_accepted),
+        cmocka_unit_test(a_refusal_names_the_client_escaped_and_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
