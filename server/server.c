@@ -374,7 +374,7 @@ static void print_where(const struct srv_server *s, const struct ports *ports)
 }
 
 /* Serves requests until a signal ends the process. When the server is ready, prints an example
- * request for the first model. */
+ * request for the first model, unless clients need certificates. */
 static void serve(struct srv_server *s, int signals, int rest_port)
 {
     bool is_announced = s->options.as_tensorflow || !rest_port;
@@ -392,7 +392,9 @@ static void serve(struct srv_server *s, int signals, int rest_port)
                          .address = reachable(&s->options),
                          .port = rest_port};
         rt_bytes_init(&h.text, 4096);
-        srv_manager_look(s->manager, make_hint, &h);
+        /* A command would need the client's own certificate and key. */
+        if (!*s->options.rest_tls_client_ca_file)
+            srv_manager_look(s->manager, make_hint, &h);
         if (h.text.n && !h.text.failed && h.text.n < LONGEST_HINT)
             rt_print(stdout, "ready; try:\n  %s\n", h.text.p);
         else

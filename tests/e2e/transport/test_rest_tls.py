@@ -208,6 +208,9 @@ class Tls(unittest.TestCase):
         with TlsServer(self.folder, "--rest_tls_client_ca_file=" + self.folder.at("ca.crt"),
                        client="client") as server:
             self.assertEqual(server.ask("GET", MODEL)[0], 200)
+            # An example request would need the client's certificate and key, whose files the server does not know.
+            wait_for(lambda: server.out().endswith("ready\n"), "the line that says ready")
+            self.assertNotIn("curl", server.out())
             with socket.create_connection(("127.0.0.1", server.rest_port), timeout=20 * SLOW):
                 pass  # the server does not log connections on which no handshake began
             for name in (None, "stranger"):
