@@ -34,6 +34,9 @@ enum {
     FRESH_MS = 100,
     IDLE_MS = 500,
     INCOMPLETE_MS = 1000,
+    /* A limit of open files that leaves fewer connections is reported at the start, even if
+     * --max_connections is not given. */
+    ENOUGH_OPEN = 1000,
 };
 
 /* Limits the number of REST connections to half of the descriptors that are available for
@@ -45,12 +48,15 @@ void srv_rest_accept_init(struct srv_rest *r)
 
     r->most_fd = srv_files_left(files);
     r->most_open = wanted < r->most_fd / 2 ? (int)wanted : r->most_fd / 2;
-    if (r->most_open < wanted)
-        RT_LOG(srv_options_is_given(&r->server->options, "max_connections") ? RT_LOG_WARNING
-                                                                            : RT_LOG_INFO,
-               "--max_connections=%lld is too many for the limit of open files (%d): REST has at "
-               "most %d connections at a time",
-               (long long)wanted, files, r->most_open);
+    if (r->most_open >= wanted || (r->most_open >= ENOUGH_OPEN &&
+                                   !srv_options_is_given(&r->server->options, "max_connections")))
+        return;
+    RT_LOG(RT_LOG_WARNING,
+           "--max_connections=%lld is too many for the limit of open files (%d): REST has at most "
+           "%d connections at a time; raise the limit to %lld (ulimit -n, or LimitNOFILE= of a "
+           "systemd unit), or set a smaller --max_connections",
+           (long long)wanted, files, r->most_open,
+           (long long)(2 * wanted + files - srv_files_left(files)));
 }
 
 /* Returns whether the I/O loop has a listening socket. */

@@ -159,13 +159,19 @@ class Tls(Plain):
 
 
 class Rest(GrpcCase):
+    def test_a_limit_of_open_files_that_suffices_is_not_reported(self):
+        """4,096 files leave more than a thousand connections, but less than a given number."""
+        self.assertNotIn("is too many", self.serve(f"--models={MODELS}", open_files=4096).log())
+        self.assertIn("--max_connections=5000 is too many for the limit of open files (4096): REST has at most 2016 ",
+                      self.serve(f"--models={MODELS}", "--max_connections=5000", open_files=4096).log())
+
     def test_rest_connections_leave_descriptors_to_grpc_and_to_models(self):
         folder = self.enterContext(tempfile.TemporaryDirectory())
         model = os.path.join(folder, "half_plus_two")
         shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), os.path.join(model, "2"))
         server = self.serve(f"--models={folder}", "--file_system_poll_wait_seconds=1", open_files=300)
-        self.assertIn("--max_connections=10000 is too many for the limit of open files (300): REST has at most 118 ",
-                      server.log())
+        self.assertIn("--max_connections=10000 is too many for the limit of open files (300): REST has at most 118 "
+                      "connections at a time; raise the limit to 20064 ", server.log())
         for _ in range(300):
             self.enterContext(socket.create_connection(("127.0.0.1", server.rest_port)))
         wait_for(lambda: n_files(server) > 118, "the connections")
