@@ -112,9 +112,7 @@ static enum rt_status zeros_like_run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "ZerosLike non-scalar Tensor with dtype=DT_VARIANT is not supported.");
     if (r->in[0].dtype == RT_VARIANT)
-        return kn_is_tensor_map(&r->in[0]) ? kn_tensor_map_zeros_like(r)
-               : kn_is_ragged(&r->in[0])   ? kn_ragged_zeros_like(r)
-                                           : kn_list_zeros_like(r);
+        return kn_variant_zeros_like(r);
     if (!kn_out(r, 0, r->in[0].rank, r->in[0].dim))
         return r->err->code;
     return zero(r);

@@ -206,6 +206,8 @@ const char *kn_variant_text(const struct rt_tensor *t)
         return "Variant<type: tensorflow::TensorList value: TensorList>";
     if (kn_is_tensor_map(t))
         return "Variant<type: tensorflow::TensorMap value: TensorMap>";
+    if (kn_is_empty_optional(t))
+        return "Variant<type: tensorflow::data::Optional value: OptionalVariant<None>>";
     return kn_variant_type(t);
 }
 

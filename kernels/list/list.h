@@ -25,8 +25,6 @@ struct kn_list *kn_list_of(const struct rt_tensor *t);
 struct kn_list *kn_list_new(struct rt_run *r, enum rt_dtype elem, const struct rt_shape *shape,
                             int64_t n);
 
-/* Runs ZerosLike on the list in input 0. The output is a list of zero tensors. */
-enum rt_status kn_list_zeros_like(struct rt_run *r);
 /* ---- sums (variant_add.c) ---- */
 
 /* Returns whether tensors of this type can be added. */
@@ -42,15 +40,16 @@ enum rt_status kn_variant_add_n(struct rt_run *r);
 
 /* Returns whether t is a scalar variant that holds a tensor map. */
 bool kn_is_tensor_map(const struct rt_tensor *t);
-/* Runs ZerosLike on the map in input 0. The output is an empty map. */
-enum rt_status kn_tensor_map_zeros_like(struct rt_run *r);
 
 /* ---- ragged tensors in variants (ragged_variant.c) ---- */
 
 /* Returns whether t is a scalar variant that holds a ragged tensor. */
 bool kn_is_ragged(const struct rt_tensor *t);
-/* Runs ZerosLike on the ragged tensor in input 0. The output has the same row splits. */
-enum rt_status kn_ragged_zeros_like(struct rt_run *r);
+
+/* ---- zeros (variant_zeros.c) ---- */
+
+/* Runs ZerosLike on the scalar variant in input 0. */
+enum rt_status kn_variant_zeros_like(struct rt_run *r);
 
 /* ---- partially known shapes ---- */
 

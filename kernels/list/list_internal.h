@@ -52,9 +52,11 @@ enum rt_status kn_list_put_item(struct rt_run *r, int k, int64_t at, const struc
 /* The cost of allocating a tensor, about 100 ns, in units of rt_run_spend. */
 enum { KN_ITEM_WORK = 1024 };
 
-/* ---- sums (variant_add.c, tensor_map.c, ragged_variant.c) ---- */
+/* ---- sums (variant_add.c and the files of the objects) ---- */
 
-/* `depth` counts the variants that contain a and b. */
+/* `depth` counts the variants that contain the operands. It is at most KN_VARIANTS_DEEP, because
+ * the functions recurse. TensorFlow has no limit. */
+enum { KN_VARIANTS_DEEP = 64 };
 
 /* Makes *out the sum of two items. An unwritten item counts as zero. */
 enum rt_status kn_item_add(struct rt_run *r, const struct rt_tensor *a, const struct rt_tensor *b,
@@ -68,9 +70,32 @@ enum rt_status kn_tensor_map_add(struct rt_run *r, const struct rt_tensor *a,
 /* Makes *out the sum of two variants that hold ragged tensors. */
 enum rt_status kn_ragged_add(struct rt_run *r, const struct rt_tensor *a, const struct rt_tensor *b,
                              int depth, struct rt_object **out);
+/* Makes *out the sum of two variants that hold optionals. */
+enum rt_status kn_optional_add(struct rt_run *r, const struct rt_tensor *a,
+                               const struct rt_tensor *b, int depth, struct rt_object **out);
 
-/* Makes *out a variant with the row splits of the ragged tensor in t, and with zeros as values. */
-enum rt_status kn_ragged_zeros(struct rt_run *r, const struct rt_tensor *t, struct rt_tensor *out);
+/* ---- zeros (variant_zeros.c and the files of the objects) ---- */
+
+/* Makes *out zeros in the shape of item t, or of the objects in it. */
+enum rt_status kn_item_zeros(struct rt_run *r, const struct rt_tensor *t, int depth,
+                             struct rt_tensor *out);
+/* Makes *out a list of zeros in the shapes of the items of the list in t. */
+enum rt_status kn_list_of_zeros(struct rt_run *r, const struct rt_tensor *t, int depth,
+                                struct rt_object **out);
+/* Makes *out an empty tensor map, which is TensorFlow's zero. */
+enum rt_status kn_tensor_map_zeros(struct rt_run *r, struct rt_object **out);
+/* Makes *out a ragged tensor of zeros with the row splits of the ragged tensor in t. */
+enum rt_status kn_ragged_zeros(struct rt_run *r, const struct rt_tensor *t, struct rt_object **out);
+/* Makes *out an optional of zeros in the shapes of the components of the optional in t. */
+enum rt_status kn_optional_zeros(struct rt_run *r, const struct rt_tensor *t, int depth,
+                                 struct rt_object **out);
+
+/* ---- optionals (optional.c) ---- */
+
+/* Returns whether t is a scalar variant that holds an optional. */
+bool kn_is_optional(const struct rt_tensor *t);
+/* Returns whether t is a scalar variant that holds an optional without a value. */
+bool kn_is_empty_optional(const struct rt_tensor *t);
 
 /* Implements rt_op.rows for the list ops. A list cannot be split into rows of the batch, so a node
  * is row-wise only if none of its inputs depends on the batch. */

@@ -384,33 +384,25 @@ static enum rt_status concat_run(struct rt_run *r)
 KN_LIST_OP(tensor_list_concat, "TensorListConcat", NULL, concat_run)
 KN_LIST_OP(tensor_list_concat_v2, "TensorListConcatV2", NULL, concat_run)
 
-/* ---- ZerosLike ---- */
+/* ---- zeros ---- */
 
-enum rt_status kn_list_zeros_like(struct rt_run *r)
+enum rt_status kn_list_of_zeros(struct rt_run *r, const struct rt_tensor *t, int depth,
+                                struct rt_object **out)
 {
-    const struct kn_list *l = kn_list_input(r, 0);
-    struct kn_list *o = l ? kn_list_new(r, l->elem, &l->shape, l->n) : NULL;
+    const struct kn_list *l = kn_list_of(t);
+    struct kn_list *o = kn_list_new(r, l->elem, &l->shape, l->n);
     enum rt_status st = RT_OK;
 
     if (!o)
         return r->err->code;
     o->max = l->max;
-    int64_t left = RT_WORK;
-    for (int64_t i = 0; i < l->n && !st; i++) {
-        const struct rt_tensor *t = &l->item[i];
-        if ((st = rt_run_spend(r, &left, KN_ITEM_WORK)) || !t->dtype)
-            continue;
-        st = l->elem == RT_VARIANT && kn_is_ragged(t)
-                 ? kn_ragged_zeros(r, t, &o->item[i])
-                 : rt_tensor_new(&o->item[i], rt_run_pool(r), l->elem, t->rank, t->dim, r->err);
-        if (!st && rt_dtype_is_plain(l->elem) && o->item[i].data)
-            st = kn_zero_chunks(r, o->item[i].data, rt_tensor_bytes(&o->item[i]));
-        if (!st)
-            st = rt_run_spend(r, &left, rt_tensor_count(&o->item[i]));
-    }
+    for (int64_t i = 0; i < l->n && !st; i++)
+        if (!(st = rt_run_spend(r, &r->left, KN_ITEM_WORK)) && l->item[i].dtype)
+            st = kn_item_zeros(r, &l->item[i], depth, &o->item[i]);
     if (st) {
         rt_object_unref(&o->o);
         return st;
     }
-    return rt_out_object(r, 0, &o->o);
+    *out = &o->o;
+    return RT_OK;
 }

@@ -549,7 +549,7 @@ enum rt_status kn_ragged_add(struct rt_run *r, const struct rt_tensor *a, const 
     return RT_OK;
 }
 
-enum rt_status kn_ragged_zeros(struct rt_run *r, const struct rt_tensor *t, struct rt_tensor *out)
+enum rt_status kn_ragged_zeros(struct rt_run *r, const struct rt_tensor *t, struct rt_object **out)
 {
     const struct ragged *v = ragged_at(t, 0);
     struct ragged *o = with_splits_of(r, v);
@@ -560,20 +560,10 @@ enum rt_status kn_ragged_zeros(struct rt_run *r, const struct rt_tensor *t, stru
                                       v->values.rank, v->values.dim, r->err);
     if (!st && rt_dtype_is_plain(kn_dtype(&v->values)) && o->values.data)
         st = kn_zero_chunks(r, o->values.data, rt_tensor_bytes(&o->values));
-    if (!st)
-        st = rt_tensor_object(out, rt_run_pool(r), RT_VARIANT, &o->o, r->err);
-    if (st)
+    if (st) {
         rt_object_unref(&o->o);
-    return st;
-}
-
-enum rt_status kn_ragged_zeros_like(struct rt_run *r)
-{
-    struct rt_tensor zeros = {0};
-    const enum rt_status st = kn_ragged_zeros(r, &r->in[0], &zeros);
-
-    if (!st)
-        rt_out_tensor(r, 0, &zeros);
-    rt_tensor_clear(&zeros);
-    return st;
+        return st;
+    }
+    *out = &o->o;
+    return RT_OK;
 }

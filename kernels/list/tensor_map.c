@@ -474,9 +474,14 @@ static enum rt_status stack_keys_run(struct rt_run *r)
     return st;
 }
 
-enum rt_status kn_tensor_map_zeros_like(struct rt_run *r)
+enum rt_status kn_tensor_map_zeros(struct rt_run *r, struct rt_object **out)
 {
-    return empty_run(r);
+    struct tensor_map *m = tensor_map_new(r);
+
+    if (!m)
+        return r->err->code;
+    *out = &m->o;
+    return RT_OK;
 }
 
 KN_LIST_OP(empty_tensor_map, "EmptyTensorMap", kn_infer_scalars, empty_run)

@@ -6,9 +6,6 @@
 #include "kernels/cpu/types.h"
 #include "kernels/math/op_rows.h"
 
-/* TensorFlow has no limit. */
-enum { MAX_DEPTH = 64 };
-
 bool kn_is_number(enum rt_dtype dtype)
 {
     return KN_SET(KN_NUMBERS) >> dtype & 1;
@@ -107,9 +104,9 @@ enum rt_status kn_variant_add(struct rt_run *r, const struct rt_tensor *a,
     struct rt_object *o = NULL;
     enum rt_status st;
 
-    if (depth > MAX_DEPTH)
+    if (depth > KN_VARIANTS_DEEP)
         return rt_fail(r->err, RT_UNIMPLEMENTED, "AddN: variants nested more than %d deep",
-                       MAX_DEPTH);
+                       KN_VARIANTS_DEEP);
     const struct kn_list *list_a = kn_list_of(a), *list_b = kn_list_of(b);
     if (list_a && list_b)
         st = add_lists(r, list_a, list_b, depth, &o);
@@ -117,6 +114,8 @@ enum rt_status kn_variant_add(struct rt_run *r, const struct rt_tensor *a,
         st = kn_tensor_map_add(r, a, b, depth, &o);
     else if (kn_is_ragged(a) && kn_is_ragged(b))
         st = kn_ragged_add(r, a, b, depth, &o);
+    else if (kn_is_optional(a) && kn_is_optional(b))
+        st = kn_optional_add(r, a, b, depth, &o);
     else
         st = rt_fail(r->err, RT_INTERNAL,
                      "BinaryOpVariants: Variants a and b have different type ids.  Type names: "

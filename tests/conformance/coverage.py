@@ -43,7 +43,7 @@ NOT_NEEDED = [
     ("files", "impossible", "configures a file system of the process", "FileSystemSetConfiguration"),
     ("data", "impossible", "belongs to tf.data, which is out of scope",
      ".*Dataset(V[234])?|.*Dataset(ToGraphV2|Cardinality|Fingerprint|FromGraph|ToGraph|ToSingleElement|ToTFRecord|Reader|"
-     "Variant)|Dataset.*|.*Iterator.*|Optional.*|.*(MemoryCache|SeedGenerator)|Experimental.*|StatsAggregator.*|"
+     "Variant)|Dataset.*|.*Iterator.*|.*(MemoryCache|SeedGenerator)|Experimental.*|StatsAggregator.*|"
      "ThreadPoolHandle|(Unc|C)ompressElement|Get(ElementAtIndex|Options)|DummyIterationCounter|WindowOp|"
      "ComputeBatchSize|RecordInput|DistributedSave|.*DatasetVariant"),
     ("training", "legacy", "belongs to linear estimators, which TensorFlow has dropped", "Sdca.*"),
@@ -84,7 +84,7 @@ FAMILIES = [
      "SobolSample|StochasticCastToInt"),
     ("lookup", ".*HashTable.*|InitializeTable.*|LookupTable.*|GenerateVocabRemapping"),
     ("queue", ".*Queue.*|Barrier.*|(Ordered)?Map(Clear|IncompleteSize|Peek|Size|Stage|Unstage.*)|(Uns|S)tage.*|Stack.*"),
-    ("list", "TensorList.*|EmptyTensor(List|Map)|TensorMap.*|TensorArray.*"),
+    ("list", "TensorList.*|EmptyTensor(List|Map)|TensorMap.*|TensorArray.*|Optional.*"),
     ("ragged", "Ragged(?!Count|Bin).*"),
     ("sets", ".*SetOperation|SetSize"),
     ("counting", ".*(Count(SparseOutput)|[Bb]incount)|HistogramFixedWidth"),

@@ -239,6 +239,13 @@ case("TensorMapInsert", ("empty", "EmptyTensorMap", [], {}), ("one", "TensorMapI
      ("has", "TensorMapHasKey", ["map", f32([2])], {"key_dtype": "float32"}), ("less", "TensorMapErase", ["map", f32([3])], PAIRS),
      ("size", "TensorMapSize", ["less"], {}), ("keys", "TensorMapStackKeys", ["less"], {"key_dtype": "float32"}),
      steps=[["find:0", "has:0", "size:0", "keys:0"], ["size:0"]])
+TWO = ["float32", "int32"]
+GET = {"output_types": TWO, "output_shapes": [[2], [2]]}
+case("OptionalGetValue", ("one", "OptionalFromValue", [f32([2]), i32(1, 2)], {"Toutput_types": TWO}), ("none", "OptionalNone", [], {}),
+     ("has", "OptionalHasValue", ["one"], {}), ("lacks", "OptionalHasValue", ["none"], {}), ("get", "OptionalGetValue", ["one"], GET),
+     ("zeros", "ZerosLike", ["one"], {"T": "variant"}), ("sum", "AddN", ["one", "zeros"], {"T": "variant", "N": 2}),
+     ("total", "OptionalGetValue", ["sum"], GET), steps=[["has:0", "lacks:0"], ["get:0", "get:1"], ["total:0", "total:1"]])
+
 # ---- CSR sparse matrices ---------------------------------------------------------------------
 
 
