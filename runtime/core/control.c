@@ -40,14 +40,25 @@ static enum rt_status run_unplanned(struct rt_run *r)
     return rt_fail(r->err, RT_INTERNAL, "%s was not taken apart by the plan", r->node->name);
 }
 
+static enum rt_status check_map(const struct rt_node *n, struct rt_error *err)
+{
+    const struct rt_attr *types = rt_attr(n, "output_types"), *shapes = rt_attr(n, "output_shapes");
+
+    return types->n == shapes->n
+               ? RT_OK
+               : rt_fail(err, RT_INVALID_ARGUMENT,
+                         "`output_shapes` must be the same length as `output_types` (%zu vs. %zu)",
+                         shapes->n, types->n);
+}
+
 struct row {
     struct rt_op op;
     struct rt_kernel kernel;
 };
 
-#define ROW(NAME, EFFECT, INFER, RUN)                                                              \
+#define CHECKED_ROW(NAME, EFFECT, CHECK, INFER, RUN)                                               \
     {                                                                                              \
-        .op = {.name = NAME, .effect = EFFECT, .infer = INFER}, .kernel = {                        \
+        .op = {.name = NAME, .effect = EFFECT, .check = CHECK, .infer = INFER}, .kernel = {        \
             .op = NAME,                                                                            \
             .device = "CPU",                                                                       \
             .name = "control",                                                                     \
@@ -55,6 +66,8 @@ struct row {
             .flags = RT_K_LAZY                                                                     \
         }                                                                                          \
     }
+
+#define ROW(NAME, EFFECT, INFER, RUN) CHECKED_ROW(NAME, EFFECT, NULL, INFER, RUN)
 
 static const struct row rows[] = {
     ROW("NoOp", RT_PURE, infer_nothing, run_nothing),
@@ -72,6 +85,8 @@ static const struct row rows[] = {
     ROW("Case", RT_IO, NULL, run_unplanned),
     ROW("StatelessWhile", RT_PURE, NULL, run_unplanned),
     ROW("While", RT_IO, NULL, run_unplanned),
+    CHECKED_ROW("MapDefun", RT_PURE, check_map, NULL, run_unplanned),
+    ROW("BatchFunction", RT_IO, NULL, run_unplanned),
     /* TensorFlow 1's control flow ops. The token executor moves their tensors itself, without
      * kernels. */
     ROW("Switch", RT_PURE, NULL, run_unplanned),
@@ -124,6 +139,15 @@ bool pl_truth(const struct rt_tensor *t, bool *truth)
     default:
         return false;
     }
+}
+
+int pl_n_sliced(const struct rt_node *n)
+{
+    const char *op = n && n->schema ? n->schema->name : "";
+    const struct rt_attr *types = strcmp(op, "MapDefun") == 0        ? rt_attr(n, "Targuments")
+                                  : strcmp(op, "BatchFunction") == 0 ? rt_attr(n, "Tin")
+                                                                     : NULL;
+    return types ? (int)types->n : 0;
 }
 
 bool pl_is_token(const struct rt_node *n)

@@ -26,8 +26,8 @@ static void context_free(struct rt_context *c)
 static struct rt_context *context_new(const struct rt_plan *p)
 {
     struct rt_context *c = calloc(1, sizeof *c);
-    size_t n =
-        (size_t)p->n_values + (p->loops ? 4 : 2) * (size_t)p->max_in + (size_t)p->max_out + 1;
+    const size_t ends = 2 * (size_t)p->max_in + (size_t)p->max_out;
+    const size_t n = (size_t)p->n_values + (p->loops ? 2 : 1) * ends + 1;
     if (!c)
         return NULL;
     c->plan = p;

@@ -68,8 +68,8 @@ struct rt_context {
     size_t instance_bytes;
     /* value of the session's `retirements` when this context last dropped retired instances */
     int retirements;
-    /* A loop's values before and after an iteration: `2 * max_in` tensors. NULL if the plan has no
-     * loop. */
+    /* A loop's values before and after an iteration, or the feeds and results of a PL_MAP or
+     * PL_BATCH: `2 * max_in + max_out` tensors. NULL if the plan has no such step. */
     struct rt_tensor *loop;
 };
 
@@ -118,6 +118,8 @@ enum rt_status rt_context_check(const struct rt_context *c, struct rt_error *err
 enum rt_status rt_run_shared_load(struct rt_run_shared *s, struct rt_tensor *t,
                                   struct rt_error *err);
 enum rt_status rt_context_load(struct rt_context *c, struct rt_tensor *t, struct rt_error *err);
+/* Returns rt_context_check as a check for functions that do not know contexts. */
+struct rt_check rt_context_as_check(const struct rt_context *c);
 /* Makes a tensor in the run's pool. Fails, even while a large tensor is being zeroed, once
  * rt_context_check fails. */
 enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum rt_dtype dtype,

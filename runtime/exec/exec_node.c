@@ -162,18 +162,21 @@ enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct r
 
 enum { MAX_DEPTH = 200 };
 
-static enum rt_status too_deep(struct rt_error *err)
+enum rt_status rt_exec_check_depth(const struct rt_context *c, struct rt_error *err)
 {
-    return rt_fail(err, RT_RESOURCE_EXHAUSTED, "calls are nested more than %d deep", MAX_DEPTH);
+    return c->shared->depth < MAX_DEPTH ? RT_OK
+                                        : rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                                                  "calls are nested more than %d deep", MAX_DEPTH);
 }
 
 static enum rt_status run_sub(struct rt_context *c, struct rt_plan *p, const struct rt_tensor *in,
                               struct rt_tensor *out, struct rt_error *err)
 {
-    if (c->shared->depth >= MAX_DEPTH)
-        return too_deep(err);
+    enum rt_status st = rt_exec_check_depth(c, err);
+    if (st)
+        return st;
     c->shared->depth++;
-    enum rt_status st = rt_plan_run(p, c->shared, in, out, err);
+    st = rt_plan_run(p, c->shared, in, out, err);
     c->shared->depth--;
     return st;
 }
@@ -257,11 +260,12 @@ static enum rt_status run_while(struct rt_context *c, const struct rt_plan_step 
 {
     struct rt_tensor *now = c->loop;
     struct rt_context *check = NULL, *body = NULL;
-    if (c->shared->depth >= MAX_DEPTH)
-        return too_deep(err);
+    enum rt_status st = rt_exec_check_depth(c, err);
+    if (st)
+        return st;
     for (int k = 0; k < n->n_in; k++)
         rt_tensor_ref(&now[k], &in[k]);
-    enum rt_status st = rt_region_copy_invariants(c, n, now, err);
+    st = rt_region_copy_invariants(c, n, now, err);
     c->shared->depth++;
     if (!st)
         st = run_turns(c, n, &check, &body, err);
@@ -311,6 +315,12 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
         break;
     case PL_WHILE:
         st = run_while(c, n, in, out, err);
+        break;
+    case PL_MAP:
+        st = rt_exec_map(c, n, in, out, err);
+        break;
+    case PL_BATCH:
+        st = rt_exec_batch(c, n, in, out, err);
         break;
     case PL_FEED:
     case PL_GONE:

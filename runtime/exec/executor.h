@@ -39,6 +39,14 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
  * (exec/fold.c). */
 enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct rt_tensor *in,
                           uint64_t last_use, struct rt_tensor *out, struct rt_error *err);
+/* Runs a PL_MAP or a PL_BATCH (exec_rows.c), as rt_exec_node does. */
+enum rt_status rt_exec_map(struct rt_context *c, const struct rt_plan_step *n, struct rt_tensor *in,
+                           struct rt_tensor *out, struct rt_error *err);
+enum rt_status rt_exec_batch(struct rt_context *c, const struct rt_plan_step *n,
+                             struct rt_tensor *in, struct rt_tensor *out, struct rt_error *err);
+/* Fails if the calls, branches and loops of the run are nested so deeply that a further one must
+ * not run. */
+enum rt_status rt_exec_check_depth(const struct rt_context *c, struct rt_error *err);
 /* Runs node i as rt_exec_node does. Reads the inputs from the context's values and stores the
  * outputs there. */
 enum rt_status rt_exec_in_place(struct rt_context *c, int i, uint64_t last_use,

@@ -144,6 +144,11 @@ static enum rt_status check_shared(void *s, struct rt_error *err)
     return rt_run_shared_check(s, err);
 }
 
+struct rt_check rt_context_as_check(const struct rt_context *c)
+{
+    return (struct rt_check){check_shared, c->shared};
+}
+
 enum rt_status rt_run_shared_load(struct rt_run_shared *s, struct rt_tensor *t,
                                   struct rt_error *err)
 {
@@ -164,7 +169,7 @@ enum rt_status rt_run_load(struct rt_run *r, struct rt_tensor *t)
 enum rt_status rt_context_tensor(struct rt_context *c, struct rt_tensor *t, enum rt_dtype dtype,
                                  int rank, const int64_t *dim, struct rt_error *err)
 {
-    const struct rt_check check = {check_shared, c->shared};
+    const struct rt_check check = rt_context_as_check(c);
     return rt_tensor_new_checked(t, c->shared->pool, dtype, rank, dim, &check, err);
 }
 

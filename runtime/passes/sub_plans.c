@@ -18,7 +18,7 @@ enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
     *r = (struct pl_sub_request){.feeds = NULL};
     if (st)
         return st;
-    int n_args = n->n_in - skip;
+    const int n_args = n->n_in - skip, n_sliced = pl_n_sliced(n->def);
     if (body->n_args != n_args || (is_body && body->n_rets != n->n_out))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "'%s': function '%s' takes %d arguments and returns %d, expected %d and %d",
@@ -34,7 +34,7 @@ enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
     for (int i = 0; i < n_args; i++) {
         feeds[i] = (struct rt_edge){body->arg[i], 0};
         const struct pl_node *from = &g->node[n->in[i + skip].node];
-        if (from->kind == PL_CONST)
+        if (from->kind == PL_CONST && i >= n_sliced)
             constant_feed[i] = &from->value;
     }
     if (n->kind == PL_WHILE || pl_is(n, "While") || pl_is(n, "StatelessWhile")) {
@@ -170,6 +170,10 @@ enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err)
             refs[1] = rt_attr_func(n->def, "body");
             n->kind = PL_WHILE;
             n_sub = 2;
+        } else if (pl_is(n, "MapDefun") || pl_is(n, "BatchFunction")) {
+            refs[0] = rt_attr_func(n->def, "f");
+            n->kind = pl_is(n, "MapDefun") ? PL_MAP : PL_BATCH;
+            n_sub = 1;
         } else
             continue;
         n->sub = rt_arena_array(g->arena, (size_t)n_sub, sizeof *n->sub);

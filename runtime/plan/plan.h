@@ -40,6 +40,8 @@ enum pl_kind {
     /* Runs the sub-plan that input 0 indexes, or the last one if the index is out of range. */
     PL_CASE,
     PL_WHILE, /* runs a loop with the condition sub[0] and the body sub[1] */
+    PL_MAP,   /* runs sub[0] for each row of the first inputs (MapDefun) */
+    PL_BATCH, /* runs sub[0] on the first inputs, split or padded to batches (BatchFunction) */
 };
 
 /* An output of a graph's node, or of a plan's step. */
@@ -54,6 +56,9 @@ bool pl_truth(const struct rt_tensor *t, bool *truth);
 /* Returns whether the node is a Switch, Merge, Enter, Exit, NextIteration or LoopCond, or the Ref
  * variant of one of these. */
 bool pl_is_token(const struct rt_node *n);
+/* Returns how many of the first inputs of `n` reach its function as slices: those of a MapDefun
+ * that are mapped, those of a BatchFunction that are batched, and none of another op. */
+int pl_n_sliced(const struct rt_node *n);
 /* Returns whether the kernel of `n` receives the value of a variable, rather than a ref, if input k
  * is a ref. */
 static inline bool pl_follows_refs(const struct rt_node *n, int k)
@@ -149,7 +154,7 @@ struct rt_plan {
     _Atomic(struct rt_segment *) *segment;
     /* In a callable's plan, bit n is set if the plan is compiled for n rows. */
     _Atomic uint64_t *compiled;
-    bool loops;      /* whether the plan, or a plan inside it, has a PL_WHILE */
+    bool loops;      /* whether the plan has a PL_WHILE, PL_MAP or PL_BATCH */
     bool writes_fed; /* writes_fed, handed_out and n_handed_out are copied from pl_graph */
     struct rt_variable **handed_out;
     int n_handed_out;

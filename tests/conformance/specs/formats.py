@@ -1,5 +1,7 @@
-"""Test cases for ops on diagonals and data formats, ops that change rows in place, and a few small ops such as GuaranteeConst
-and Timestamp."""
+"""Test cases for ops on diagonals and data formats, ops that change rows in place, ops that call functions on slices of their
+inputs, and a few small ops such as GuaranteeConst and Timestamp."""
+
+import itertools
 
 from spec import *
 
@@ -152,3 +154,126 @@ def fake(g, op):
     for dtype in ("float32", "int64", "bool", "string"):
         for shape in ([], [3], [2, 0], [2, 3]):
             yield Graph(lambda tf, dtype=dtype, shape=shape: [tf.shape(tf.raw_ops.FakeParam(dtype=dtype, shape=shape))])
+
+
+# ---- functions of slices ----
+
+BATCHING = {"num_batch_threads": 1, "max_batch_size": 10, "batch_timeout_micros": 100, "allowed_batch_sizes": []}
+ROWS = (3, 1, 4, 0, 10)
+
+
+def function_of(tf, fn, inputs):
+    types = [tf.TensorSpec(None, x.dtype) for x in inputs]
+    return tf.function(lambda *x: fn(tf, *x), input_signature=types, autograph=False).get_concrete_function()
+
+
+def batched(fn, *feeds, captured=(), texts=True, name="", **attrs):
+    """Returns a case for BatchFunction, which calls fn(tf, *feeds, *captured)."""
+    def build(tf, *x):
+        more = [tf.constant(c) for c in captured]
+        f = function_of(tf, fn, [*x, *more])
+        types = [t.dtype for t in f.outputs]
+        return list(tf.raw_ops.BatchFunction(in_tensors=list(x), captured_tensors=more, f=f, Tout=types, **{**BATCHING, **attrs}))
+    return Graph(build, *feeds, name=f"{name} {attrs} {[np.shape(x) for x in feeds]}", texts=texts)
+
+
+def mapped(fn, *feeds, captured=(), shapes=None, types=None, texts=True, name="", **attrs):
+    """Returns a case for MapDefun, which calls fn(tf, *rows, *captured)."""
+    def build(tf, *x):
+        more = [tf.constant(c) for c in captured]
+        f = function_of(tf, fn, [*x, *more])
+        out = types or [t.dtype for t in f.outputs]
+        return list(tf.raw_ops.MapDefun(arguments=list(x), captured_inputs=more, f=f, output_types=out,
+                                        output_shapes=shapes or [tf.TensorShape(None)] * len(out), **attrs))
+    return Graph(build, *feeds, name=f"{name} {shapes} {attrs} {[np.shape(x) for x in feeds]}", texts=texts)
+
+
+def look(tf, x):
+    """Shows how many rows there are, and the rows that padding has added."""
+    rows = tf.shape(x)[0]
+    return tf.reverse(x, [0]), tf.fill([rows], rows)
+
+
+@spec("BatchFunction")
+def batch_function(g, op):
+    for dtype in PLAIN + ["string"]:
+        for rows, sizes in itertools.product(ROWS, ([], [4, 10])):
+            yield batched(look, g.values(dtype, (rows,)), name=dtype, allowed_batch_sizes=sizes)
+        yield batched(look, g.values(dtype, (3, 2)), name=dtype, allowed_batch_sizes=[5, 10])
+        yield batched(look, g.values(dtype, (3, 0, 2)), name=dtype, allowed_batch_sizes=[5, 10])
+    x = np.float32(g.rng.integers(-99, 99, (12, 2)))  # sums are exact
+    for rows in range(1, 13):
+        for sizes, splits in (([4, 8], True), ([3], True), ([], True), ([7, 10], True), ([7, 10], False), ([1, 10], False)):
+            yield batched(look, x[:rows], allowed_batch_sizes=sizes, enable_large_batch_splitting=splits)
+            yield batched(lambda tf, x, c: [x * 0 + tf.reduce_sum(x), x * c[1]], x[:rows], captured=[np.float32([2, 3])],
+                          allowed_batch_sizes=sizes, enable_large_batch_splitting=splits)
+    for policy in ("PAD_UP", "BATCH_DOWN", "MINIMIZE_TPU_COST_PER_REQUEST"):
+        for rows in (3, 4, 5, 9):
+            yield batched(look, x[:rows], allowed_batch_sizes=[4, 8, 10], batch_padding_policy=policy)
+    for policy in ("low_priority_padding_with_max_batch_size", "low_priority_padding_with_next_allowed_batch_size", "priority_isolation", "priority_merge"):
+        yield batched(look, x[:3], allowed_batch_sizes=[4, 10], mixed_priority_policy=policy, low_priority_max_batch_size=6,
+                      low_priority_allowed_batch_sizes=[5, 6], low_priority_batch_timeout_micros=9, low_priority_max_enqueued_batches=2)
+    for attrs in ({"max_batch_size": 0}, {"max_batch_size": -1}, {"batch_timeout_micros": -1}, {"batch_timeout_micros": 0}, {"num_batch_threads": 0},
+                  {"max_enqueued_batches": 0}, {"allowed_batch_sizes": [4, 8]}, {"allowed_batch_sizes": [8, 4, 10]}, {"allowed_batch_sizes": [4, 4, 10]},
+                  {"allowed_batch_sizes": [-1, 10]}, {"allowed_batch_sizes": [0, 10]}, {"allowed_batch_sizes": [4, 16], "enable_large_batch_splitting": True},
+                  {"shared_name": "queue", "container": "c", "batching_queue": "q"}):
+        yield batched(look, x[:3], **attrs)
+    two = [(x[:3], x[:3, 0]), (x[:3], x[:2]), (x[:0], x[:2]), (x[:0], x[:0, 0]), (x[:3], np.float32(1)), (np.float32(1), x[:3])]
+    for a, b in two:
+        yield batched(lambda tf, x, y: [x + 1, y * 2], a, b, allowed_batch_sizes=[4, 10], texts=False)
+    for name, fn in (("first row", lambda tf, x: x[:1]), ("three rows", lambda tf, x: x[:3]), ("scalar", lambda tf, x: tf.reduce_sum(x)),
+                     ("wider", lambda tf, x: tf.concat([x, x], 1)), ("argument", lambda tf, x: x), ("two", lambda tf, x: [x, x[:, 0]]),
+                     ("text", lambda tf, x: tf.as_string(x)), ("long", lambda tf, x: tf.concat([x, x], 0))):
+        for rows, sizes in ((1, []), (3, []), (3, [4, 10]), (0, [4, 10])):
+            yield batched(fn, x[:rows], name=name, allowed_batch_sizes=sizes)
+    yield batched(lambda tf, x: tf.debugging.check_numerics(x / 0, "bad"), x[:3], texts=False, name="fails")
+    yield batched(lambda tf, x: tf.raw_ops.BatchFunction(in_tensors=[x], captured_tensors=[], Tout=["float32"], f=function_of(tf, lambda tf, x: x + 1, [x]),
+                                                         **BATCHING)[0] * 2, x[:3], name="nested", allowed_batch_sizes=[4, 10])
+
+    def writes(tf, x):
+        v = tf.raw_ops.VarHandleOp(dtype="float32", shape=[], shared_name=f"batch_function_{tf.compat.v1.get_default_graph().unique_name('v')}")
+
+        def fn(tf, x, v):
+            tf.raw_ops.AssignAddVariableOp(resource=v, value=tf.reduce_sum(x))
+            return x * 0 + tf.raw_ops.ReadVariableOp(resource=v, dtype="float32")
+        f = tf.function(lambda x, v: fn(tf, x, v), autograph=False).get_concrete_function(tf.TensorSpec(None), tf.TensorSpec([], "resource"))
+        y = tf.raw_ops.BatchFunction(in_tensors=[x], captured_tensors=[v], Tout=["float32"], f=f, **{**BATCHING, "allowed_batch_sizes": [4, 10]})[0]
+        return [[tf.raw_ops.AssignVariableOp(resource=v, value=0.0)], [y], [y], [tf.raw_ops.ReadVariableOp(resource=v, dtype="float32")]]
+    for rows in (1, 3, 4, 6):
+        yield Graph(writes, np.arange(rows, dtype=np.float32) + 1, name=f"writes {rows}")
+
+
+def twice(tf, x):
+    return tf.stack([x, x]), tf.size(x)
+
+
+@spec("MapDefun")
+def map_defun(g, op):
+    for dtype in PLAIN + ["string"]:
+        for shape in ((3,), (1,), (2, 3), (4, 1, 2), (3, 0), (2, 1, 1, 1, 1, 1, 2)):
+            x = g.values(dtype, shape)
+            yield mapped(twice, x, name=dtype)
+            yield mapped(twice, x, name=dtype, shapes=[[2, *shape[1:]], []])
+        for shape in ((0,), (0, 3)):
+            yield mapped(twice, g.values(dtype, shape), name=dtype, shapes=[[2, *shape[1:]], []])
+    x = g.values("float32", (4, 3), special=False)
+    for shapes in ([None, None], [[2, None], []], [[None, 3], None], [[2, 4], []], [[None, None, None], []], [[2, 3], [1]], [[], []]):
+        for rows in (0, 1, 4):
+            yield mapped(twice, x[:rows], shapes=shapes, texts=rows < 2)
+    for a, b in ((x, x[:, 0]), (x, x[:2]), (x[:0], x[:0]), (x, np.float32(1)), (np.float32(1), x), (x[:2], x)):
+        yield mapped(lambda tf, x, y: [x * 2, y + 1], a, b, shapes=[np.shape(a)[1:], np.shape(b)[1:]])
+    for width in (1, 2, 4):
+        yield mapped(lambda tf, x, c, d: [x * c, tf.reduce_sum(x) + d], x[:width], captured=[np.float32([1, 2, 3]), np.float32(4)])
+    n = np.int32([2, 2, 3])
+    for count, shapes in itertools.product((1, 2, 3), (None, [[2]], [[None]], [[3]])):
+        yield mapped(lambda tf, k: tf.zeros([k]), n[:count], shapes=shapes, texts=count < 3)
+    for types in (["int32"], ["float64"], ["string"]):
+        yield mapped(lambda tf, x: x, x[:1], types=types)
+    for parallel in (0, 1, 4, -1):
+        yield mapped(twice, x, max_intra_op_parallelism=parallel)
+    yield mapped(lambda tf, x: tf.debugging.check_numerics(1 / (x - x), "bad"), x, texts=False, name="fails")
+    yield mapped(lambda tf, x: tf.while_loop(lambda y: tf.reduce_sum(y) < 100, lambda y: [y * 2], [tf.abs(x) + 1])[0], x, name="loop")
+    yield mapped(lambda tf, x: tf.cond(x[0] > 0, lambda: x * 2, lambda: x - 1), x, name="branch")
+    yield mapped(lambda tf, x: tf.raw_ops.MapDefun(arguments=[x], captured_inputs=[], f=function_of(tf, lambda tf, x: x * x, [x]), output_types=["float32"],
+                                                   output_shapes=[tf.TensorShape([])])[0], x, name="nested")
+    yield mapped(lambda tf, x: tf.raw_ops.StringSplit(input=x[None], delimiter=" ").values, np.array([b"a b", b"c d"], object), name="strings")

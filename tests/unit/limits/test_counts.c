@@ -71,6 +71,7 @@ static const struct {
     {"RaggedGather", "i i f i",
      "Tvalues=float Tindices=int64 Tsplits=int64 PARAMS_RAGGED_RANK=2 OUTPUT_RAGGED_RANK=2",
      "OUTPUT_RAGGED_RANK"},
+    {"OptionalGetValue", "v", "output_types=[float,int64] output_shapes=[<1>,<2>]", ""},
 };
 enum { N_OPS = (int)(sizeof ops / sizeof *ops) };
 
@@ -80,6 +81,7 @@ static void inputs(struct rt_bytes *g)
     gd_node(g, "f", "Placeholder", "", "dtype=float");
     gd_node(g, "i", "Placeholder", "", "dtype=int64");
     gd_node(g, "b", "Placeholder", "", "dtype=bool");
+    gd_node(g, "v", "Placeholder", "", "dtype=variant");
 }
 
 static enum rt_status import(int op, const char *attrs, struct rt_error *err)
@@ -227,9 +229,16 @@ static void every_op_that_two_attributes_size_is_in_the_table(void **state)
     /* The attributes of calls and branches are checked against the signatures of their functions
      * (inline.c, sub_plans.c). As in TensorFlow, those of DecodeProtoV2 and EncodeProto are checked
      * when a node is used. */
-    static const char *const others[] = {
-        "PartitionedCall", "StatefulPartitionedCall", "If",         "StatelessIf", "Case",
-        "StatelessCase",   "DecodeProtoV2",           "EncodeProto"};
+    static const char *const others[] = {"PartitionedCall",
+                                         "StatefulPartitionedCall",
+                                         "If",
+                                         "StatelessIf",
+                                         "Case",
+                                         "StatelessCase",
+                                         "MapDefun",
+                                         "BatchFunction",
+                                         "DecodeProtoV2",
+                                         "EncodeProto"};
     (void)state;
     int n = 0;
     for (int i = 0; i < rt_schema_count(); i++) {
