@@ -1,11 +1,8 @@
 /* RegexReplace and RegexFullMatch, and their static forms, whose pattern is an attribute. */
 #include "kernels/string/each.h"
-#include "kernels/string/regex.h"
+#include "kernels/string/regex_run.h"
 
-/* The cost of a match in addition to the bytes that it reads, in units of rt_run_spend. */
-enum { MATCH_WORK = 64 };
-
-static enum rt_status compile(struct kn_regex **out, struct rt_span pattern, struct rt_error *err)
+enum rt_status kn_regex_compile(struct kn_regex **out, struct rt_span pattern, struct rt_error *err)
 {
     char why[256];
 
@@ -35,7 +32,7 @@ static enum rt_status static_prepare(struct rt_prep *p, void **state)
         return p->err->code;
     *state = e;
     p->release = release;
-    return compile(&e->re, rt_attr_str(p->node, "pattern"), p->err);
+    return kn_regex_compile(&e->re, rt_attr_str(p->node, "pattern"), p->err);
 }
 
 /* Compiles the pattern in input 1 and calls `each` with the expression. The maximum memory of an
@@ -50,7 +47,7 @@ static enum rt_status with_pattern(struct rt_run *r,
 
     if (st)
         return st;
-    st = compile(&re, rt_span_of(rt_str_data(pattern), pattern->n), r->err);
+    st = kn_regex_compile(&re, rt_span_of(rt_str_data(pattern), pattern->n), r->err);
     if (!st)
         st = each(r, re);
     kn_regex_drop(re);
@@ -58,7 +55,7 @@ static enum rt_status with_pattern(struct rt_run *r,
     return st;
 }
 
-static enum rt_status check_scalar(struct rt_run *r, int k, const char *what)
+enum rt_status kn_regex_check_scalar(struct rt_run *r, int k, const char *what)
 {
     if (r->in[k].rank == 0)
         return RT_OK;
@@ -66,8 +63,7 @@ static enum rt_status check_scalar(struct rt_run *r, int k, const char *what)
                    KN_TEXT(&r->in[k]));
 }
 
-/* Refuses a text on which a match might take minutes, because RE2 cannot be interrupted. */
-static enum rt_status check_work(struct rt_run *r, const struct kn_regex *re, size_t n)
+enum rt_status kn_regex_check_work(struct rt_run *r, const struct kn_regex *re, size_t n)
 {
     enum { LEAST = 64 }; /* limits a text to 32 MiB; a match then takes up to 50 ms */
     const int64_t size = kn_regex_size(re) < LEAST ? LEAST : kn_regex_size(re);
@@ -91,7 +87,8 @@ static enum rt_status match_all(struct rt_run *r, struct kn_regex *re)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
-        if (check_work(r, re, s->n) || rt_run_spend(r, &left, MATCH_WORK + 4 * (int64_t)s->n))
+        if (kn_regex_check_work(r, re, s->n) ||
+            rt_run_spend(r, &left, KN_MATCH_WORK + 4 * (int64_t)s->n))
             return r->err->code;
         if (!kn_regex_matches(re, rt_str_data(s), s->n, &o[i]))
             return rt_fail_memory(r->err, "a regular expression", s->n);
@@ -101,7 +98,7 @@ static enum rt_status match_all(struct rt_run *r, struct kn_regex *re)
 
 static enum rt_status full_match_run(struct rt_run *r)
 {
-    const enum rt_status st = check_scalar(r, 1, "Pattern");
+    const enum rt_status st = kn_regex_check_scalar(r, 1, "Pattern");
 
     return st ? st : with_pattern(r, match_all);
 }
@@ -180,7 +177,7 @@ static enum rt_status replace(struct rt_run *r, struct rewriting *w, const char 
     while (at <= n && (*is_same || w->is_global)) {
         /* A match may read the rest of the text. Its work is therefore estimated as a quarter of
          * the rest's bytes. */
-        if (rt_run_spend(r, &w->left, MATCH_WORK + (int64_t)(n - at) / 4))
+        if (rt_run_spend(r, &w->left, KN_MATCH_WORK + (int64_t)(n - at) / 4))
             return r->err->code;
         if (!kn_regex_find(w->re, s, n, at, group, w->n_groups))
             return rt_fail_memory(r->err, "a regular expression", n);
@@ -227,7 +224,7 @@ static enum rt_status replace_all(struct rt_run *r, struct rewriting *w)
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]) && !st; i++) {
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
         bool is_same = !w->is_possible;
-        st = check_work(r, w->re, s->n);
+        st = kn_regex_check_work(r, w->re, s->n);
         if (!st && w->is_possible)
             st = replace(r, w, rt_str_data(s), s->n, &is_same);
         if (st)
@@ -251,10 +248,10 @@ static enum rt_status replace_dynamic(struct rt_run *r, struct kn_regex *re)
 
 static enum rt_status replace_run(struct rt_run *r)
 {
-    enum rt_status st = check_scalar(r, 1, "Pattern");
+    enum rt_status st = kn_regex_check_scalar(r, 1, "Pattern");
 
     if (!st)
-        st = check_scalar(r, 2, "Rewrite");
+        st = kn_regex_check_scalar(r, 2, "Rewrite");
     return st ? st : with_pattern(r, replace_dynamic);
 }
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Checks or writes ops.txt, the table of TensorFlow's ops, and reports how many of these ops Slipway has.
+"""Checks or writes ops.txt, the table of the ops of TensorFlow and TensorFlow Text, and reports how many Slipway has.
 
     python tests/conformance/coverage.py            # prints the report; needs no TensorFlow
     python tests/conformance/coverage.py --check    # checks ops.txt against Slipway's C tables; needs no TensorFlow
-    python tests/conformance/coverage.py --write    # writes ops.txt from TensorFlow's registry
+    python tests/conformance/coverage.py --write    # writes ops.txt from TensorFlow's registry; needs tensorflow-text
 
-ops.txt has one row per public op that TensorFlow runs on a CPU. A row contains the family, the op, the class and, if
-the op is not needed, the reason. Slipway's C tables show which ops Slipway has, so ops.txt does not.
+ops.txt has one row per public op that TensorFlow, or TensorFlow Text (family tf.text), runs on a CPU. A row contains the
+family, the op, the class and, if the op is not needed, the reason. Slipway's C tables show which ops Slipway has, so
+ops.txt does not.
 """
 
 import argparse
@@ -61,7 +62,7 @@ NOT_NEEDED = [
      "TensorArrayConcatV2"),
 ]
 
-# The families of all other ops. The first expression that matches the complete name decides.
+# The families of all other ops of TensorFlow itself. The first expression that matches the complete name decides.
 FAMILIES = [
     ("training", ".*(Sparse)?Apply(Ada.*|Momentum|KerasMomentum|Ftrl.*|GradientDescent|Proximal.*|.*RMSProp|.*Sign)|"
      ".*CountUpTo|.*(ConditionalAccumulator|Accumulator(Apply|Num|Set|Take).*)|NegTrain|Skipgram|Sdca.*"),
@@ -155,7 +156,7 @@ def report():
         if kind == "needed" and op not in have:
             missing[family].append(op)
 
-    print(f"{len(rows)} public ops that TensorFlow runs on a CPU. Slipway has {len(have)} of them.")
+    print(f"{len(rows)} public ops that TensorFlow and TensorFlow Text run on a CPU. Slipway has {len(have)} of them.")
     print(f"{'family':14}" + "".join(f"{kind:>14}" for kind in CLASSES))
     for family in ["all", *sorted({row[0] for row in rows})]:
         cells = [f"{count[family, kind, 'have']} of {count[family, kind, 'all']}" for kind in CLASSES]
@@ -202,18 +203,22 @@ def write():
     from tensorflow.python.client import pywrap_tf_session
     from tensorflow.python.framework import kernels, versions
 
+    core = {k.op for k in kernels.get_all_registered_kernels().kernel}
+    import tensorflow_text
+
     ops = op_def_pb2.OpList()
     ops.ParseFromString(pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList()))
     # TensorFlow uses a kernel for the device DEFAULT if there is none for the CPU.
     runnable = {k.op for k in kernels.get_all_registered_kernels().kernel if k.device_type in ("CPU", "DEFAULT")}
-    rows = [classify(op.name, op.deprecation.version) for op in ops.op
-            if not op.name.startswith("_") and op.name in runnable | REPLACED]
+    rows = [classify(op.name, op.deprecation.version) if op.name in core | REPLACED else ("tf.text", op.name, "needed", "")
+            for op in ops.op if not op.name.startswith("_") and op.name in runnable | REPLACED]
     rows.sort()
     homeless = [row[1] for row in rows if not row[0]]
     if homeless:
         raise SystemExit(f"without a family in {__file__}: {' '.join(homeless)}")
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [f"# Every public op that TensorFlow {versions.VERSION} runs on a CPU: family, op, class, reason.",
+    lines = [f"# Every public op that TensorFlow {versions.VERSION} and tensorflow-text {tensorflow_text.__version__} "
+             "run on a CPU: family, op, class, reason.",
              "# Written by tests/conformance/coverage.py --write."]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0])).rstrip() for row in rows]
     TABLE.write_text("\n".join(lines) + "\n")

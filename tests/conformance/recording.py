@@ -81,7 +81,8 @@ class Recorder:
                 self.graphs.append({"graph": graph["graph"], "cases": kept})
 
     def write(self, family):
-        FOLDER.mkdir(exist_ok=True)
+        path = FOLDER / f"{family}.json.xz"
+        path.parent.mkdir(parents=True, exist_ok=True)
         data = json.dumps({"graphs": self.graphs}, separators=(",", ":"), sort_keys=True).encode()
-        (FOLDER / f"{family}.json.xz").write_bytes(lzma.compress(data, preset=9))
+        path.write_bytes(lzma.compress(data, preset=9))
         print(f"recorded {family}: {self.n_cases} cases of {len(self.n_of_op)} ops, {len(data)} bytes before compression")

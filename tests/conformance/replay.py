@@ -156,7 +156,7 @@ def main():
     ops = gpu_ops() if options.gpu else None
     runners = [Runner(options.runner, tuning, environment) for tuning in TIERS]
     report, n_ops = Report(options.most), set()
-    for path in sorted((HERE / "recorded").glob("*.json.xz")):
+    for path in sorted((HERE / "recorded").rglob("*.json.xz")):
         for graph in json.loads(lzma.decompress(path.read_bytes()))["graphs"]:
             cases = [c for c in graph["cases"] if re.fullmatch(options.only, c["op"]) and (not ops or c["op"] in ops)]
             if options.gpu == "tf32" and PRODUCTS.search(base64.b64decode(graph["graph"])):

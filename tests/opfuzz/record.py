@@ -4,9 +4,11 @@ TensorFlow accepts.
 
 Run by hand with TensorFlow installed. The output is committed, so that fuzzing does not need TensorFlow:
 
-    python3 tests/opfuzz/record.py
+    python3 tests/opfuzz/record.py             # all families of specifications
+    python3 tests/opfuzz/record.py math image  # only these; the seeds of other ops stay
 """
 
+import json
 import pathlib
 import random
 import re
@@ -114,9 +116,10 @@ def main():
     import tensorflow as tf
 
     tf.compat.v1.disable_eager_execution()
-    for path in sorted((HERE.parent / "conformance" / "specs").glob("*.py")):
-        conformance.load_family(path.stem)
-    lines = []
+    for family in sys.argv[1:] or conformance.all_families():
+        conformance.load_family(family)
+    ops = {s.op for s in spec_module.SPECS}
+    lines = [line for line in (HERE / "seeds.jsonl").read_text().splitlines() if json.loads(line)["op"] not in ops] if sys.argv[1:] else []
     for s in spec_module.SPECS:
         cases = [c for c in s.cases() if size_of(c) <= 600]
         kept = 0

@@ -50,5 +50,5 @@ def registry():
 def ours(known):
     """Returns the TensorFlow names of the ops that kernels/table.inc lists in snake case."""
     rows = re.findall(r"^KN_OP\((\w+)\)", (ROOT / "kernels" / "table.inc").read_text(), re.M)
-    by_letters = {name.lower(): name for name in known}
+    by_letters = {re.sub(r"\W", "", name).lower(): name for name in known}
     return [by_letters[r.replace("_", "")] for r in rows if r.replace("_", "") in by_letters]

@@ -1,0 +1,24 @@
+/*
+ * What the ops with regular expressions share (regex_ops.c): patterns that come from a run, and the
+ * limits of a match. Threads: as regex.h.
+ */
+#ifndef KN_STRING_REGEX_RUN_H
+#define KN_STRING_REGEX_RUN_H
+
+#include "kernels/string/regex.h"
+#include "runtime/base/span.h"
+#include "runtime/core/op.h"
+
+/* The cost of a match in addition to the bytes that it reads, in units of rt_run_spend. */
+enum { KN_MATCH_WORK = 64 };
+
+/* Sets *out to the expression of a pattern. The caller owns a reference to it. */
+enum rt_status kn_regex_compile(struct kn_regex **out, struct rt_span pattern,
+                                struct rt_error *err);
+/* Refuses input k, which is called `what`, unless it is a scalar. */
+enum rt_status kn_regex_check_scalar(struct rt_run *r, int k, const char *what);
+/* Refuses a text of n bytes on which a match might take minutes, because RE2 cannot be
+ * interrupted. */
+enum rt_status kn_regex_check_work(struct rt_run *r, const struct kn_regex *re, size_t n);
+
+#endif

@@ -1,0 +1,84 @@
+/* The ops CaseFoldUTF8 and NormalizeUTF8 of TensorFlow Text. */
+#include "kernels/string/each.h"
+#include "kernels/text/normal.h"
+
+enum { CHUNK = 1 << 16, COST = 4 /* work per byte */ };
+
+static enum rt_status normalize_all(struct rt_run *r, enum kn_normal_form form)
+{
+    struct rt_str *o = kn_out_strs(r);
+    struct rt_bytes text;
+    struct kn_normal n = {.form = form, .out = &text};
+    int64_t left = RT_WORK;
+    enum rt_status st = o ? RT_OK : r->err->code;
+
+    kn_text_begin(&text, r);
+    kn_text_begin(&n.segment, r);
+    for (int64_t i = 0; o && i < rt_tensor_count(&r->in[0]) && !st; i++) {
+        const struct rt_str *s = &rt_strs(&r->in[0])[i];
+        const unsigned char *p = (const unsigned char *)rt_str_data(s), *end = p + s->n;
+        text.n = 0;
+        while (p < end && !st && !text.failed && !n.segment.failed) {
+            const unsigned char *from = p;
+            kn_normal_add(&n, &p, end, CHUNK);
+            st = rt_run_spend(r, &left, COST * (int64_t)(p - from));
+        }
+        kn_normal_end(&n);
+        if (!st && (text.failed || n.segment.failed))
+            st = kn_text_failed(text.failed ? &text : &n.segment);
+        if (!st)
+            st = kn_set_text(r, &left, &o[i], text.p, text.n);
+        if (!st)
+            st = kn_spend_string(r, &left, 0);
+    }
+    kn_text_end(&text);
+    kn_text_end(&n.segment);
+    return st;
+}
+
+static enum rt_status fold_run(struct rt_run *r)
+{
+    return normalize_all(r, KN_NFKC_CASEFOLD);
+}
+
+KN_EACH_STRING(case_fold_utf8, "CaseFoldUTF8", fold_run)
+
+/* TensorFlow Text accepts the names of forms in upper and lower case, and checks them when it makes
+ * the kernel. */
+static enum rt_status normalize_prepare(struct rt_prep *p, void **state)
+{
+    static const char *const names[] = {
+        [KN_NFC] = "NFC", [KN_NFD] = "NFD", [KN_NFKC] = "NFKC", [KN_NFKD] = "NFKD"};
+    const struct rt_span form = rt_attr_str(p->node, "normalization_form");
+    enum kn_normal_form *found = rt_prep_alloc(p, sizeof *found);
+
+    if (!found)
+        return p->err->code;
+    *state = found;
+    char upper[64] = "";
+    const size_t shown = form.n < sizeof upper ? form.n : sizeof upper - 1;
+    for (size_t i = 0; i < shown; i++) {
+        const char c = (char)form.p[i];
+        upper[i] = (char)(c >= 'a' && c <= 'z' ? c - ('a' - 'A') : c);
+    }
+    for (int k = KN_NFC; k <= KN_NFKD; k++)
+        if (form.n == strlen(names[k]) && memcmp(upper, names[k], form.n) == 0) {
+            *found = (enum kn_normal_form)k;
+            return RT_OK;
+        }
+    return rt_fail(p->err, RT_INVALID_ARGUMENT, "Unknown normalization form requrested: %s", upper);
+}
+
+static enum rt_status normalize_run(struct rt_run *r)
+{
+    return normalize_all(r, *(const enum kn_normal_form *)r->state);
+}
+
+const struct kn_entry kn_normalize_utf8 = {
+    .op = {.name = "NormalizeUTF8", .infer = kn_infer_each, .rows = rt_rows_same},
+    .kernels = KN_KERNELS({.op = "NormalizeUTF8",
+                           .device = "CPU",
+                           .name = "normalize_utf8",
+                           .prepare = normalize_prepare,
+                           .run = normalize_run}),
+};

@@ -1,0 +1,164 @@
+"""Test cases for the ops of TensorFlow Text. Inputs that make TensorFlow Text crash or loop forever are left out: strings
+that are not a vector, delimiters that match nothing, and vocabularies of other types."""
+
+import tensorflow_text  # noqa: F401 (registers the ops)
+from tensorflow_text.core.pybinds import pywrap_whitespace_tokenizer_config_builder as whitespace_builder
+
+from spec import *
+
+BROKEN = [b"\xff", b"\xc0\xa0", b"\xe2\x82", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\x80", b"\xf0\x9f", b"\xf0\x9f\x98", b"\xe0\x80\x80", b"\xc2"]
+SPACES = ["\t", "\n", "\x0b", "\r", " ", "\x85", "\xa0", "\u1680", "\u2003", "\u2028", "\u202f", "\u3000", "\u200b", "\ufeff", "\x1c", "\x00"]
+LETTERS = list("abcdeABCDEéÉßẞİıſΣσςﬁÅK각한가각日本語😀𝔸①½ǅậ়া\u00ad\u200d\u0301\u0323\u0315\u0345\u05ae\u0334\u1e9b\u212b\u0344\u0958\ufb1d\U0001d15e")
+SIGNS = list(".,!?#$[]()-'\"“”…、。¿§€+<=>^`|~_/\\")
+PIECES = ["lead and trail", "The quick brown fox", "  lead and trail  ", "don't stop, won't!", "Ωμέγα", "naïve café", "[UNK]", "[CLS] x [SEP]", "##a"]
+
+
+def text(g, length=12):
+    """Returns a string of random characters, some of them malformed."""
+    parts = []
+    for kind in g.rng.integers(0, 12, g.rng.integers(0, length)):
+        if kind < 2:
+            parts.append(SPACES[g.rng.integers(len(SPACES))])
+        elif kind < 7:
+            parts.append(LETTERS[g.rng.integers(len(LETTERS))])
+        elif kind < 9:
+            parts.append(SIGNS[g.rng.integers(len(SIGNS))])
+        elif kind == 9:
+            parts.append(PIECES[g.rng.integers(len(PIECES))])
+        elif kind == 10:
+            c = int(g.rng.integers(0, 0x30000))
+            parts.append(chr(c if not 0xD800 <= c < 0xE000 else 0x20))
+        else:
+            parts.append(BROKEN[g.rng.integers(len(BROKEN))])
+    return b"".join(p if isinstance(p, bytes) else p.encode() for p in parts)
+
+
+def strings(g, shape, length=12):
+    return np.array([text(g, length) for _ in range(int(np.prod(shape)))] + [None], object)[:-1].reshape(shape)
+
+
+def scalar(value):
+    return np.array(value if isinstance(value, bytes) else value.encode(), object)
+
+
+def vectors(g, n, length=12):
+    """Yields vectors of strings, some of them empty."""
+    for i in range(n):
+        yield strings(g, ([0, 1, 2, 5, 9][i % 5],), length)
+
+
+@spec("CaseFoldUTF8")
+def case_fold(g, op):
+    for shape in Gen.SHAPES * 4:
+        yield Case(strings(g, shape))
+    for length in (40, 400):
+        for _ in range(80):
+            yield Case(strings(g, (3,), length))
+    yield Case(scalar("a" + "\u0301\u0315\u05ae" * 2000))
+
+
+@spec("NormalizeUTF8")
+def normalize(g, op):
+    for form in ("NFC", "NFD", "NFKC", "NFKD", "nfkc", "nFd", "NFKC_CF", "", "NFX", "é"):
+        for shape in Gen.SHAPES * 2:
+            yield Case(strings(g, shape), normalization_form=form, texts=True)
+        for length in (40, 400):
+            for _ in range(20):
+                yield Case(strings(g, (3,), length), normalization_form=form)
+        yield Case(scalar("a" + "\u0301\u0315\u05ae" * 2000), normalization_form=form)
+
+
+@spec("TFText>WhitespaceTokenizeWithOffsetsV2")
+def whitespace(g, op):
+    config = whitespace_builder.build_whitespace_tokenizer_config()
+    for x in vectors(g, 150):
+        yield Case(x, scalar(config))
+    for x in vectors(g, 20, 300):
+        yield Case(x, Const(scalar(config)))
+    for other in (b"", b"\xff" * 8, b"\x00" * 12 + b"\x55\xaa" * 40, b"\xff" * 1537):
+        for x in vectors(g, 15):
+            yield Case(x, scalar(other))
+    for shape in ((2, 3), (3, 1, 2)):
+        yield Case(strings(g, shape), scalar(config), outputs=[0, 1, 2, 3])
+    yield Case(strings(g, (3,)), np.array([config], object))
+
+
+# Groups that match; an expression without a group; and some that are refused.
+DELIMITERS = [r"(\s)", r"(\s+)", r"([ .!,])", r"(.)", "(a)", "(a|e)", "(é|日)", r"([[:punct:]])", r"(\p{Mn})", "(^a)", "(a$)", r"(\pL)b?", r"x(.)",
+              r"(\s+|[!-/]|[:-@]|[\[-`]|[{-~]|[\p{P}]|[\x{4E00}-\x{9FFF}])", r"\s", "a", "", r"(a)(b)", "a()", "(a", "a**", r"(\q)"]
+KEPT = ["", r"\s", ".", r"[!-/]|[:-@]|[\[-`]|[{-~]|[\p{P}]", "()", ".*", "a", "(a", "[b-a]"]
+
+
+@spec("RegexSplitWithOffsets")
+def regex_split(g, op):
+    for delimiter in DELIMITERS:
+        for kept in KEPT:
+            yield Case(strings(g, (int(g.rng.integers(0, 6)),), 20), scalar(delimiter), scalar(kept), texts=True)
+            yield Case(strings(g, (3,), 20), Const(scalar(delimiter)), Const(scalar(kept)), texts=True)
+    for shape in Gen.SHAPES:
+        yield Case(strings(g, shape), scalar(r"(\s)"), scalar(""))
+    for delimiter, kept in ((["(a)"], ""), ("(a)", [""])):
+        yield Case(strings(g, (2,)), np.array(delimiter, object), np.array(kept, object), texts=True)
+
+
+WORDS = ["[UNK]", "a", "ab", "##c", "##cd", "##d", "é", "##é", "日", "##本", "##語", "e", "##e", "b", "##b", "c", "quick", "##quick", "lead", "##ing",
+         "don", "##'", "##t", "a rather long word of the vocabulary", "##a rather long word of the vocabulary", "##😀", "😀"]
+
+
+def words(g, n):
+    out = []
+    for _ in range(n):
+        if g.rng.random() < 0.4:
+            out.append(text(g, 8))
+        else:
+            picked = [WORDS[i].removeprefix("##") for i in g.rng.integers(0, len(WORDS), g.rng.integers(0, 6))]
+            out.append("".join(picked).encode())
+    return np.array(out + [None], object)[:-1]
+
+
+def hash_table(tf, keys, values):
+    handle = tf.raw_ops.HashTableV2(key_dtype=tf.string, value_dtype=tf.int64)
+    ready = tf.raw_ops.LookupTableImportV2(table_handle=handle, keys=tf.constant(keys), values=tf.constant(values, tf.int64))
+    return handle, ready
+
+
+def mutable_table(tf, keys, values):
+    handle = tf.raw_ops.MutableHashTableV2(key_dtype=tf.string, value_dtype=tf.int64)
+    ready = tf.raw_ops.LookupTableInsertV2(table_handle=handle, keys=tf.constant(keys), values=tf.constant(values, tf.int64))
+    return handle, ready
+
+
+@spec("WordpieceTokenizeWithOffsets")
+def wordpiece(g, op):
+    from tensorflow.python.framework import op_def_library
+
+    choices = dict(suffix_indicator=["##", "", "##", "é"], max_bytes_per_word=[100, 100, 10, 3, 0, -1], use_unknown_token=[True, False],
+                   unknown_token=["[UNK]", "", "<a longer unknown token>"], split_unknown_characters=[False, True],
+                   max_chars_per_token=[0, 0, 1, 2, 50, -1], output_row_partition_type=["row_lengths", "row_splits"])
+    for i in range(220):
+        attrs = {name: values[g.rng.integers(len(values))] for name, values in choices.items()}
+        make = hash_table if i % 5 else mutable_table
+        values = list(range(len(WORDS)))
+        if i % 7 == 0:
+            values[3], values[4] = -1, -7  # -1 is the value of absent words
+
+        def build(tf, x, attrs=attrs, make=make, values=values):
+            handle, ready = make(tf, WORDS, values)
+            with tf.control_dependencies([ready]):
+                again = tf.identity(handle)
+            node = op_def_library._apply_op_helper(op, name="op", input_values=x, vocab_lookup_table=again, **attrs)[2]
+            return list(node.outputs)
+
+        yield Graph(build, words(g, int(g.rng.integers(0, 9))), name=" ".join(f"{k}={v}" for k, v in attrs.items()))
+
+    def other_resource(tf, x):
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[])
+        return list(op_def_library._apply_op_helper(op, name="op", input_values=x, vocab_lookup_table=handle, **{k: v[0] for k, v in choices.items()})[2].outputs)
+
+    def empty_table(tf, x):
+        handle = tf.raw_ops.HashTableV2(key_dtype=tf.string, value_dtype=tf.int64)
+        return list(op_def_library._apply_op_helper(op, name="op", input_values=x, vocab_lookup_table=handle, **{k: v[0] for k, v in choices.items()})[2].outputs)
+
+    yield Graph(other_resource, words(g, 3), name="a variable")
+    yield Graph(empty_table, np.array([b"ab"], object), name="a table without words")
+    yield Graph(empty_table, np.array([b"", b""], object), name="a table without words, and no words")
