@@ -15,6 +15,7 @@ static void normalize(struct rt_bytes *out, enum kn_normal_form form, const unsi
     const unsigned char *end = p + size;
 
     rt_bytes_init(out, SIZE_MAX / 4);
+    rt_bytes_adds(out, ""); /* so that out->p is not NULL */
     rt_bytes_init(&n.segment, SIZE_MAX / 4);
     while (p < end && !out->failed && !n.segment.failed)
         kn_normal_add(&n, &p, end, step);

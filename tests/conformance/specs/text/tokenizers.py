@@ -2,6 +2,8 @@
 that are not a vector, delimiters that match nothing, and vocabularies of other types."""
 
 import tensorflow_text  # noqa: F401 (registers the ops)
+from tensorflow_text.core.pybinds import pywrap_fast_bert_normalizer_model_builder as normalizer_builder
+from tensorflow_text.core.pybinds import pywrap_fast_wordpiece_tokenizer_model_builder as wordpiece_builder
 from tensorflow_text.core.pybinds import pywrap_whitespace_tokenizer_config_builder as whitespace_builder
 
 from spec import *
@@ -162,3 +164,58 @@ def wordpiece(g, op):
     yield Graph(other_resource, words(g, 3), name="a variable")
     yield Graph(empty_table, np.array([b"ab"], object), name="a table without words")
     yield Graph(empty_table, np.array([b"", b""], object), name="a table without words, and no words")
+
+
+# ---- the fast tokenizers, whose models are FlatBuffers --------------------------------------
+
+
+def bytes_of(model):
+    return np.frombuffer(model, np.uint8)
+
+
+@spec("FastBertNormalize")
+def fast_normalize(g, op):
+    for lower in (False, True):
+        model = bytes_of(normalizer_builder.build_fast_bert_normalizer_model(lower))
+        for get_offsets in (False, True):
+            for x in vectors(g, 50, 20):
+                yield Case(x, model, get_offsets=get_offsets)
+            yield Case(strings(g, (2, 3)), Const(model), get_offsets=get_offsets)
+            yield Case(np.array(["\x00\x01\t a\ufffd\x7f"], object), model, get_offsets=get_offsets)
+
+
+VOCABULARIES = [
+    (["a", "abc", "abcdefghi", "##de", "##defgxy", "##deh", "##f", "##ghz", "[UNK]"], "##"),
+    (["a", "b", "##a", "##b", "ab", "##ab", "aba", "##c", "é", "##é", "日", ",", ".", "[UNK]", "!", "don", "t", "'"], "##"),
+    (["a", "#", "##", "###", "##a", "##b", "####", "[UNK]", "[", "]"], "##"),
+    (["a", "#", "##a", "###b", "[UNK]"], "##"),
+    (["a", "b", "@@a", "@@b", "@", "@@@", "[UNK]", "😀", "@@😀"], "@@"),
+    (["a", "xa", "xb", "b", "x", "[UNK]"], "x"),
+    (["a", "b", "##b", "[UNK]", "[CLS]", "lead", "and", "tr", "##ail", "##'t", "qu", "##ick", "quick"], "##"),
+]
+
+
+def pieces(g, vocabulary, suffix):
+    """Returns strings made of the vocabulary's pieces, with other characters in between."""
+    out = []
+    for _ in range(int(g.rng.integers(0, 7))):
+        parts = []
+        for kind in g.rng.integers(0, 10, g.rng.integers(0, 9)):
+            word = vocabulary[g.rng.integers(len(vocabulary))]
+            parts.append(word.removeprefix(suffix).encode() if kind < 7 else suffix.encode() if kind == 7 else b" " if kind == 8 else text(g, 2))
+        out.append(b"".join(parts))
+    return np.array(out + [None], object)[:-1]
+
+
+@spec("FastWordpieceTokenizeWithOffsets")
+def fast_wordpiece(g, op):
+    for vocabulary, suffix in VOCABULARIES:
+        for no_split in (True, False):
+            for max_bytes in (100, 5):
+                model = bytes_of(wordpiece_builder.build_fast_wordpiece_model(vocabulary, max_bytes, suffix, "[UNK]", no_split, max_bytes == 5))
+                for _ in range(20):
+                    yield Case(pieces(g, vocabulary, suffix), model)
+                for x in vectors(g, 5):
+                    yield Case(x, Const(model))
+                yield Case(np.array([suffix, suffix + "a", suffix + suffix, "[UNK]", "a" * 99, "a" * 101, "", " "], object), model)
+    yield Case(strings(g, (2, 3)), model)

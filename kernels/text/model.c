@@ -1,0 +1,124 @@
+#include "kernels/text/model.h"
+
+/* ---- FlatBuffers ---- */
+
+static bool fits(struct rt_span b, size_t at, size_t n)
+{
+    return at <= b.n && n <= b.n - at;
+}
+
+/* Reads a little-endian number of `size` bytes. Returns false if it lies outside the bytes. */
+static bool read(struct rt_span b, size_t at, size_t size, uint32_t *out)
+{
+    *out = 0;
+    if (!fits(b, at, size))
+        return false;
+    for (size_t i = 0; i < size; i++)
+        *out |= (uint32_t)b.p[at + i] << (8 * i);
+    return true;
+}
+
+bool kn_flat_open(struct rt_span bytes, struct kn_flat_table *out)
+{
+    struct kn_flat_table t = {.bytes = bytes};
+    uint32_t root, back, vtable_size, table_size;
+
+    if (!read(bytes, 0, sizeof root, &root) || !read(bytes, root, sizeof back, &back))
+        return false;
+    /* The table begins with the signed distance back to its vtable. */
+    const int64_t vtable = (int64_t)root - (int32_t)back;
+    if (vtable < 0)
+        return false;
+    t.table = root;
+    t.vtable = (size_t)vtable;
+    if (!read(bytes, t.vtable, 2, &vtable_size) || !read(bytes, t.vtable + 2, 2, &table_size))
+        return false;
+    if (vtable_size < 4 || !fits(bytes, t.vtable, vtable_size) || !fits(bytes, root, table_size))
+        return false;
+    t.table_size = table_size;
+    t.n_fields = vtable_size / 2 - 2;
+    *out = t;
+    return true;
+}
+
+/* Sets *at to the offset of a field in the bytes, or to 0 if the table lacks the field. */
+static bool find(const struct kn_flat_table *t, size_t field, size_t size, size_t *at)
+{
+    uint32_t offset;
+
+    *at = 0;
+    if (field >= t->n_fields)
+        return true;
+    if (!read(t->bytes, t->vtable + 4 + 2 * field, 2, &offset))
+        return false;
+    if (offset == 0)
+        return true;
+    if (offset > t->table_size || size > t->table_size - offset)
+        return false;
+    *at = t->table + offset;
+    return true;
+}
+
+bool kn_flat_number(const struct kn_flat_table *t, size_t field, size_t size, uint32_t *out)
+{
+    size_t at;
+
+    *out = 0;
+    return find(t, field, size, &at) && (at == 0 || read(t->bytes, at, size, out));
+}
+
+bool kn_flat_vector(const struct kn_flat_table *t, size_t field, size_t size, struct kn_vector *out)
+{
+    uint32_t offset, n;
+    size_t at;
+
+    *out = (struct kn_vector){.size = size};
+    if (!find(t, field, sizeof offset, &at))
+        return false;
+    if (at == 0)
+        return true;
+    if (!read(t->bytes, at, sizeof offset, &offset) || !read(t->bytes, at + offset, sizeof n, &n) ||
+        n > (t->bytes.n - (at + offset) - sizeof n) / size)
+        return false;
+    out->p = t->bytes.p + at + offset + sizeof n;
+    out->n = n;
+    return true;
+}
+
+/* ---- tries ---- */
+
+enum {
+    HAS_VALUE = 1 << 8, /* bit of a unit: the node has a value */
+    IS_FAR = 1 << 9,    /* bit of a unit: the offset to the children counts units of 256 */
+    OFFSET_SHIFT = 10,  /* the bits above are the offset */
+    FAR_SHIFT = 8,
+};
+#define IS_VALUE UINT32_C(0x80000000) /* bit of a unit that holds a value and is not a node */
+
+/* Returns the index of the unit from which a node's children are found by exclusive or. */
+static size_t children(const struct kn_vector *units, int64_t node)
+{
+    const uint32_t unit = kn_vector_u32(units, (size_t)node, 0);
+    const size_t offset = (size_t)(unit >> OFFSET_SHIFT) << (unit & IS_FAR ? FAR_SHIFT : 0);
+
+    return (size_t)node ^ offset;
+}
+
+int64_t kn_trie_child(const struct kn_vector *units, int64_t node, unsigned char byte)
+{
+    const size_t at = children(units, node) ^ byte;
+
+    if (at >= units->n || (kn_vector_u32(units, at, 0) & (IS_VALUE | 0xff)) != byte)
+        return KN_NO_NODE;
+    return (int64_t)at;
+}
+
+bool kn_trie_value(const struct kn_vector *units, int64_t node, uint32_t *out)
+{
+    const size_t at = children(units, node);
+
+    if (!(kn_vector_u32(units, (size_t)node, 0) & HAS_VALUE) || at >= units->n)
+        return false;
+    *out = kn_vector_u32(units, at, 0) & ~IS_VALUE;
+    return true;
+}

@@ -1,0 +1,36 @@
+/* Splits a word by a model of wordpieces. The first byte is the length of the word, which follows;
+ * the rest is the model. The pieces must lie side by side and cover the word. */
+#include <stdlib.h>
+
+#include "kernels/text/wordpiece_model.h"
+#include "tests/fuzz/cost.h"
+
+const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
+
+struct seen {
+    size_t end, size;
+};
+
+static bool add(void *arg, const struct kn_piece *p)
+{
+    struct seen *s = arg;
+
+    if (p->begin != s->end || p->n == 0 || p->n > s->size - s->end)
+        abort();
+    s->end += p->n;
+    return true;
+}
+
+void fuzz_one(const uint8_t *data, size_t size)
+{
+    struct kn_wordpiece_model m;
+
+    if (size < 1 || data[0] == 0 || size - 1 < data[0])
+        return;
+    const size_t n = data[0];
+    struct seen s = {.size = n};
+    if (kn_wordpiece_open(rt_span_of(data + 1 + n, size - 1 - n), &m))
+        return;
+    if (kn_wordpiece_split(&m, data + 1, n, add, &s) == KN_WORD_SPLIT && s.end != n)
+        abort();
+}
