@@ -284,6 +284,18 @@ static enum rt_status run_while(struct rt_context *c, const struct rt_plan_step 
     return st;
 }
 
+static enum rt_status run_rows(struct rt_context *c, const struct rt_plan_step *n,
+                               struct rt_tensor *in, struct rt_tensor *out, struct rt_error *err)
+{
+    static const struct rt_exec_runner runner = {rt_context_run};
+    const enum rt_status st = rt_exec_check_depth(c, err);
+
+    if (st)
+        return st;
+    return n->kind == PL_MAP ? rt_exec_map(c, n, &runner, in, out, err)
+                             : rt_exec_batch(c, n, &runner, in, out, err);
+}
+
 enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, uint64_t last_use,
                             struct rt_tensor *out, struct rt_error *err)
 {
@@ -317,10 +329,8 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
         st = run_while(c, n, in, out, err);
         break;
     case PL_MAP:
-        st = rt_exec_map(c, n, in, out, err);
-        break;
     case PL_BATCH:
-        st = rt_exec_batch(c, n, in, out, err);
+        st = run_rows(c, n, in, out, err);
         break;
     case PL_FEED:
     case PL_GONE:

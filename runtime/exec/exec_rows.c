@@ -18,18 +18,21 @@
 struct calls {
     struct rt_context *outer, *own; /* `own` is taken by the first call and kept for the others */
     const struct rt_plan_step *step;
+    const struct rt_exec_runner *runner;
     struct rt_tensor *feeds, *results;
     int n_sliced; /* number of inputs of which each call gets a slice; it gets the others whole */
     struct rt_error *err;
 };
 
 static enum rt_status begin(struct calls *x, struct rt_context *c, const struct rt_plan_step *n,
-                            struct rt_tensor *in, struct rt_error *err)
+                            const struct rt_exec_runner *runner, struct rt_tensor *in,
+                            struct rt_error *err)
 {
-    enum rt_status st = rt_exec_check_depth(c, err);
+    enum rt_status st = RT_OK;
 
     *x = (struct calls){.outer = c,
                         .step = n,
+                        .runner = runner,
                         .feeds = c->loop,
                         .results = c->loop + c->plan->max_in,
                         .n_sliced = pl_n_sliced(n->def),
@@ -54,7 +57,7 @@ static enum rt_status call(struct calls *x, const struct rt_tensor *in)
     if (!st) {
         c->shared->depth++;
         c->shared->moving = true;
-        st = rt_context_run(x->own, x->feeds, x->results, x->err);
+        st = x->runner->run(x->own, x->feeds, x->results, x->err);
         c->shared->moving = false;
         c->shared->depth--;
     }
@@ -212,12 +215,13 @@ static enum rt_status make_no_rows(const struct calls *x, struct rt_tensor *out)
     return st;
 }
 
-enum rt_status rt_exec_map(struct rt_context *c, const struct rt_plan_step *n, struct rt_tensor *in,
+enum rt_status rt_exec_map(struct rt_context *c, const struct rt_plan_step *n,
+                           const struct rt_exec_runner *runner, struct rt_tensor *in,
                            struct rt_tensor *out, struct rt_error *err)
 {
     struct calls x;
     int64_t rows = 0;
-    enum rt_status st = begin(&x, c, n, in, err);
+    enum rt_status st = begin(&x, c, n, runner, in, err);
 
     if (!st)
         st = count_rows(&x, in, &rows);
@@ -405,11 +409,12 @@ static enum rt_status run_batch(struct calls *x, const struct rt_tensor *in, str
 }
 
 enum rt_status rt_exec_batch(struct rt_context *c, const struct rt_plan_step *n,
-                             struct rt_tensor *in, struct rt_tensor *out, struct rt_error *err)
+                             const struct rt_exec_runner *runner, struct rt_tensor *in,
+                             struct rt_tensor *out, struct rt_error *err)
 {
     const int64_t none = 0;
     struct calls x;
-    enum rt_status st = begin(&x, c, n, in, err);
+    enum rt_status st = begin(&x, c, n, runner, in, err);
 
     if (!st)
         st = check_attributes(n->def, err);

@@ -39,11 +39,19 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
  * (exec/fold.c). */
 enum rt_status rt_exec_op(struct rt_context *c, struct rt_plan_step *n, struct rt_tensor *in,
                           uint64_t last_use, struct rt_tensor *out, struct rt_error *err);
-/* Runs a PL_MAP or a PL_BATCH (exec_rows.c), as rt_exec_node does. */
-enum rt_status rt_exec_map(struct rt_context *c, const struct rt_plan_step *n, struct rt_tensor *in,
+/* Runs the plan of a context, as rt_context_run does. */
+struct rt_exec_runner {
+    enum rt_status (*run)(struct rt_context *c, const struct rt_tensor *feeds,
+                          struct rt_tensor *results, struct rt_error *err);
+};
+/* Runs a PL_MAP or a PL_BATCH (exec_rows.c), as rt_exec_node does. The runner runs the sub-plan, so
+ * that exec_rows.c does not depend on the executor. */
+enum rt_status rt_exec_map(struct rt_context *c, const struct rt_plan_step *n,
+                           const struct rt_exec_runner *runner, struct rt_tensor *in,
                            struct rt_tensor *out, struct rt_error *err);
 enum rt_status rt_exec_batch(struct rt_context *c, const struct rt_plan_step *n,
-                             struct rt_tensor *in, struct rt_tensor *out, struct rt_error *err);
+                             const struct rt_exec_runner *runner, struct rt_tensor *in,
+                             struct rt_tensor *out, struct rt_error *err);
 /* Fails if the calls, branches and loops of the run are nested so deeply that a further one must
  * not run. */
 enum rt_status rt_exec_check_depth(const struct rt_context *c, struct rt_error *err);
