@@ -261,8 +261,12 @@ static enum rt_status qdq_run(struct rt_run *r)
 
     if (is_v3(n)) {
         const struct rt_tensor *bits = &r->in[3];
-        if (!kn_single(bits, &q.bits))
-            return rt_fail(r->err, RT_INVALID_ARGUMENT, "num_bits must be a scalar");
+        if (bits->rank != 0)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                           "Invalid shape. The `num_bits` tensor should be a scalar. Got "
+                           "dimensions: %d",
+                           bits->rank);
+        q.bits = kn_int_at(bits, 0);
         if (check_bits(q.bits, q.is_signed, "`", r->err))
             return r->err->code;
     } else {

@@ -139,6 +139,8 @@ def quantize_and_dequantize(g, op):
             attrs["num_bits"] = bits
         return Case(x, np.asarray(lo, x.dtype), np.asarray(hi, x.dtype), *extra, **attrs)
 
+    for bits in ([4], [[4]], [4, 5], []) if v3 else ():
+        yield case(g.values("float32", (3,), special=False), -1, 1, np.int32(bits), range_given=True, texts=True)
     modes = ("HALF_TO_EVEN",) if v3 else ("HALF_TO_EVEN", "HALF_UP")
     for dtype, (lo, hi), signed, given, narrow, mode in itertools.product(WIDE_FLOATS, RANGES, *[(False, True)] * 3, modes):
         how = {} if v3 else {"round_mode": mode}
