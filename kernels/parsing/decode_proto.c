@@ -71,6 +71,7 @@ struct decode {
     int32_t *size;    /* the number of elements of each field of the message */
     int64_t *longest; /* the greatest number of elements of each field in a message, at least 1 */
     int32_t *taken;
+    struct rt_bytes group; /* the group that is being copied */
 };
 
 static enum rt_status count_elements(void *arg, int index, const struct kn_elements *e)
@@ -92,8 +93,38 @@ static enum rt_status put_string(struct decode *d, int index, int64_t at, struct
     return kn_set_text(d->r, &d->r->left, &to[at], s.n ? (const char *)s.p : "", s.n);
 }
 
+static enum rt_status put_group(struct decode *d, int index, int64_t at, struct rt_span content)
+{
+    d->group.n = 0;
+    const enum rt_status st = kn_add_group(d->r, d->f->field[index].number, content, &d->group);
+    return st ? st : put_string(d, index, at, rt_span_of(d->group.p, d->group.n));
+}
+
+/* Fails as TensorFlow does if a field cannot take packed elements: because all positions of the
+ * output's row have been written, even if there are no elements, or because it is a group. */
+static enum rt_status check_packed(const struct decode *d, int index)
+{
+    const struct kn_message_field *field = &d->f->field[index];
+
+    if (d->taken[index] >= d->longest[index])
+        return rt_fail(d->r->err, RT_DATA_LOSS,
+                       "ReadPackedValues: Tried to write more entries than allowed.  Field tag: "
+                       "%u, Max entries allowed: %lld",
+                       field->number, (long long)d->longest[index]);
+    if (field->type == KN_F_GROUP)
+        return rt_fail(d->r->err, RT_DATA_LOSS, "Non-primitive type encountered as packed");
+    return RT_OK;
+}
+
+/* Returns the type by which a number is converted. As in TensorFlow, packed numbers of type int32
+ * that an output of type int64 takes are not sign-extended. */
+static enum kn_field_type number_type(const struct kn_message_field *f, const struct kn_elements *e)
+{
+    return f->type == KN_F_INT32 && e->is_packed ? KN_F_UINT32 : f->type;
+}
+
 /* Writes elements to the output. The last element of a singular field replaces the others. As in
- * TensorFlow, packed elements of a singular field count, but their value is 0. */
+ * TensorFlow, packed elements of a singular field count, but are not written. */
 static enum rt_status read_elements(void *arg, int index, const struct kn_elements *e)
 {
     struct decode *d = arg;
@@ -103,28 +134,31 @@ static enum rt_status read_elements(void *arg, int index, const struct kn_elemen
     const int64_t first = d->message * d->longest[index];
     struct kn_elements rest = *e;
     uint64_t bits;
+    enum rt_status st = e->is_packed ? check_packed(d, index) : RT_OK;
 
+    if (st || (e->is_packed && !field->is_repeated))
+        return st;
     for (int64_t i = 0; i < e->n; i++) {
-        const int64_t at = first + (field->is_repeated ? d->taken[index]++ : 0);
+        const int64_t at = first + (field->is_repeated ? d->taken[index] : 0);
+        d->taken[index] = field->is_repeated ? d->taken[index] + 1 : 1;
         if (dtype == RT_STRING) {
-            const enum rt_status st = put_string(d, index, at, e->bytes);
+            st = field->type == KN_F_GROUP ? put_group(d, index, at, e->bytes)
+                                           : put_string(d, index, at, e->bytes);
             if (st)
                 return st;
             continue;
         }
-        if (e->is_packed && !field->is_repeated)
-            bits = 0;
-        else if (!kn_elements_next(field->type, &rest, &bits))
+        if (!kn_elements_next(field->type, &rest, &bits))
             return rt_fail(d->r->err, RT_INTERNAL, "an element was counted, but not found");
-        kn_field_put(field->type, bits, dtype, kn_at_mut(o, at));
+        kn_field_put(number_type(field, e), bits, dtype, kn_at_mut(o, at));
         if (rt_run_spend(d->r, &d->r->left, 4))
             return d->r->err->code;
     }
     return RT_OK;
 }
 
-/* Fills the elements of a message that the message lacks: with the default in a singular field, and
- * with zeros in a repeated one. */
+/* Fills the elements of a message that have not been written: with the default in a singular field,
+ * and with zeros or the first value of the enum in a repeated one. */
 static enum rt_status fill_rest(struct decode *d, int index)
 {
     const struct kn_message_field *field = &d->f->field[index];
@@ -133,12 +167,11 @@ static enum rt_status fill_rest(struct decode *d, int index)
     const int64_t first = d->message * d->longest[index];
     enum rt_status st = RT_OK;
 
-    for (int64_t i = d->size[index]; i < d->longest[index] && !st; i++) {
+    for (int64_t i = d->taken[index]; i < d->longest[index] && !st; i++) {
         if (dtype == RT_STRING && !field->is_repeated)
             st = put_string(d, index, first + i, field->text_default);
         else if (dtype != RT_STRING)
-            kn_field_put(field->type, field->is_repeated ? 0 : field->number_default, dtype,
-                         kn_at_mut(o, first + i));
+            kn_field_put(field->type, field->number_default, dtype, kn_at_mut(o, first + i));
         if (!st)
             st = rt_run_spend(d->r, &d->r->left, 4);
     }
@@ -201,7 +234,12 @@ static enum rt_status decode_run(struct rt_run *r)
         dim[in->rank] = d.longest[k];
         st = kn_out(r, 1 + (int)k, in->rank + 1, dim) ? RT_OK : r->err->code;
     }
-    return st ? st : walk(&d, sizes, &(struct kn_scan){read_elements, &d});
+    if (st)
+        return st;
+    kn_text_begin(&d.group, r);
+    st = walk(&d, sizes, &(struct kn_scan){read_elements, &d});
+    kn_text_end(&d.group);
+    return st;
 }
 
 static enum rt_status decode_infer(struct rt_infer *x)

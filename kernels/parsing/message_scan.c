@@ -1,6 +1,7 @@
 #include "kernels/parsing/message_scan.h"
 
 #include "kernels/parsing/wire_example.h"
+#include "kernels/string/text.h"
 
 enum { START_GROUP = 3, END_GROUP = 4, MAX_DEPTH = 100 };
 
@@ -16,6 +17,7 @@ static bool skip_bytes(struct kn_wire *w, uint64_t n)
 static bool skip_value(struct kn_wire *w, uint64_t tag)
 {
     uint64_t v;
+    uint32_t length;
 
     switch (tag & 7) {
     case KN_VARINT:
@@ -23,7 +25,7 @@ static bool skip_value(struct kn_wire *w, uint64_t tag)
     case KN_FIXED64:
         return skip_bytes(w, 8);
     case KN_BYTES:
-        return kn_wire_varint(w, &v) && v <= INT32_MAX && skip_bytes(w, v);
+        return kn_wire_length(w, &length) && length <= INT32_MAX && skip_bytes(w, length);
     case KN_FIXED32:
         return skip_bytes(w, 4);
     default:
@@ -31,9 +33,15 @@ static bool skip_value(struct kn_wire *w, uint64_t tag)
     }
 }
 
+/* As in TensorFlow, only the low 32 bits of a tag count. */
 static bool read_tag(struct kn_wire *w, uint64_t *tag)
 {
-    return kn_wire_varint(w, tag) && *tag <= UINT32_MAX && *tag >> 3 != 0;
+    uint32_t low;
+
+    if (!kn_wire_length(w, &low))
+        return false;
+    *tag = low;
+    return low >> 3 != 0;
 }
 
 static enum rt_status data_loss(struct rt_run *r, const char *text)
@@ -96,16 +104,19 @@ static enum rt_status count_packed(struct rt_run *r, enum kn_field_type type, st
     return RT_OK;
 }
 
-/* Reads the packed elements of a field, from their length on. */
+/* Reads the packed elements of a field, from their length on. As in TensorFlow, the length may
+ * not exceed INT32_MAX, and only a length of 0 is accepted for a group field. */
 static enum rt_status read_packed(struct rt_run *r, enum kn_field_type type, struct kn_wire *w,
                                   struct kn_elements *e)
 {
-    uint32_t length;
+    uint64_t length;
 
-    if (!kn_wire_length(w, &length))
+    if (!kn_wire_varint(w, &length) || length > INT32_MAX)
         return data_loss(r, "CollectField: Failed reading packed size");
-    if (length > INT32_MAX || length > kn_wire_left(w))
+    if (length > kn_wire_left(w))
         return data_loss(r, "ReadPackedValues: Skipping packed field failed");
+    if (type == KN_F_GROUP && length)
+        return data_loss(r, "TYPE_GROUP encountered as packed");
     e->bytes = rt_span_of(w->p, length);
     e->is_packed = true;
     w->p += length;
@@ -121,7 +132,7 @@ static enum rt_status read_field(struct rt_run *r, enum kn_field_type type, uint
     struct kn_wire value = *w;
     uint32_t length;
 
-    if (found == KN_BYTES && wire_type != KN_BYTES && wire_type != START_GROUP)
+    if (found == KN_BYTES && wire_type != KN_BYTES)
         return read_packed(r, type, w, e);
     const enum rt_status st =
         skip_field(r, w, tag,
@@ -147,11 +158,10 @@ enum rt_status kn_scan_message(struct rt_run *r, const struct kn_proto_fields *f
     while (kn_wire_left(&w)) {
         struct kn_elements e = {0};
         const uint8_t *start = w.p;
-        /* As in TensorFlow, a tag has at most 5 bytes, and its low 32 bits count. */
-        const bool has_tag = kn_wire_varint(&w, &tag) && w.p - start <= 5;
-        tag = has_tag ? (uint32_t)tag : 0;
-        if (tag == 0 || (tag & 7) == END_GROUP)
+        uint32_t low; /* as in TensorFlow, only the low 32 bits of a tag count */
+        if (!kn_wire_length(&w, &low) || low == 0 || (low & 7) == END_GROUP)
             return data_loss(r, "CountFields: Failed to consume entire buffer");
+        tag = low;
         const int index = kn_proto_field(f, (uint32_t)(tag >> 3));
         enum rt_status st =
             index >= 0 ? read_field(r, f->field[index].type, tag, &w, &e)
@@ -182,4 +192,46 @@ bool kn_elements_next(enum kn_field_type type, struct kn_elements *e, uint64_t *
     }
     e->bytes = rt_span_of(w.p, kn_wire_left(&w));
     return true;
+}
+
+/* Appends the value of the field with this tag, which is not a group, with the smallest varints.
+ * The buffer has room for it. */
+static enum rt_status add_value(struct rt_run *r, struct kn_wire *w, uint64_t tag,
+                                struct rt_bytes *b)
+{
+    struct kn_wire from = *w;
+    uint32_t length;
+    uint64_t v;
+
+    if (!skip_value(w, tag))
+        return rt_fail(r->err, RT_INTERNAL, "a group was read, but is malformed");
+    if ((tag & 7) == KN_VARINT && kn_wire_varint(&from, &v))
+        rt_bytes_add_varint(b, v);
+    else if ((tag & 7) == KN_BYTES && kn_wire_length(&from, &length))
+        rt_bytes_add_varint(b, length);
+    const size_t n = (size_t)(w->p - from.p);
+    const enum rt_status st = kn_copy_text(r, &r->left, b->p + b->n, (const char *)from.p, n);
+    b->n += n;
+    return st;
+}
+
+enum rt_status kn_add_group(struct rt_run *r, uint32_t number, struct rt_span content,
+                            struct rt_bytes *b)
+{
+    struct kn_wire w = kn_wire_of(content);
+    uint64_t tag;
+
+    if (!rt_bytes_reserve(b, content.n + KN_GROUP_TAGS))
+        return kn_text_failed(b);
+    rt_bytes_add_varint(b, (uint64_t)number << 3 | START_GROUP);
+    while (kn_wire_left(&w)) {
+        if (!read_tag(&w, &tag))
+            return rt_fail(r->err, RT_INTERNAL, "a group was read, but is malformed");
+        rt_bytes_add_varint(b, tag);
+        const bool has_value = (tag & 7) != START_GROUP && (tag & 7) != END_GROUP;
+        if ((has_value && add_value(r, &w, tag, b)) || rt_run_spend(r, &r->left, 8))
+            return r->err->code;
+    }
+    rt_bytes_add_varint(b, (uint64_t)number << 3 | END_GROUP);
+    return RT_OK;
 }

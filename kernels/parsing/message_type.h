@@ -36,7 +36,8 @@ struct kn_message_field {
     uint32_t number;
     enum kn_field_type type;
     bool is_repeated, is_packed;
-    /* The default of a number, as bits in the form that kn_field_put takes. */
+    /* The default of a number, as bits in the form that kn_field_put takes. In a repeated field of
+     * an enum type, it is the first value of the enum. */
     uint64_t number_default;
     /* The default of a string. In the default of a field of type KN_F_BYTES, bytes are escaped as
      * in C. */

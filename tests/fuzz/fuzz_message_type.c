@@ -14,6 +14,19 @@ struct seen {
     struct rt_span message;
 };
 
+/* A group that has been read can be copied, and the copy is not larger apart from its two tags. */
+static void copy_group(uint32_t number, struct rt_span content)
+{
+    struct rt_error err = {0};
+    struct rt_run r = {.err = &err, .left = INT64_MAX};
+    struct rt_bytes b;
+
+    rt_bytes_init(&b, content.n + KN_GROUP_TAGS);
+    if (kn_add_group(&r, number, content, &b))
+        abort();
+    rt_bytes_clear(&b);
+}
+
 /* All elements that are announced must be there, and lie within the message. */
 static enum rt_status visit(void *arg, int index, const struct kn_elements *e)
 {
@@ -26,6 +39,8 @@ static enum rt_status visit(void *arg, int index, const struct kn_elements *e)
     if (e->n < 0 || e->bytes.n > seen->message.n ||
         (e->bytes.n && (e->bytes.p < seen->message.p || e->bytes.p + e->bytes.n > end)))
         abort();
+    if (type == KN_F_GROUP && e->n)
+        copy_group(seen->fields->field[index].number, e->bytes);
     if (kn_field_accepts(type, RT_STRING))
         return RT_OK;
     for (int64_t i = 0; i < e->n; i++) {

@@ -175,6 +175,30 @@ def descriptor_source(syntax="proto2"):
     return b"bytes://" + files.SerializeToString(), message_factory.GetMessageClass(pool.FindMessageTypeByName("p.q.All"))
 
 
+def group_source():
+    """Returns the source of the message type that group_cases uses."""
+    from google.protobuf import descriptor_pb2
+
+    files = descriptor_pb2.FileDescriptorSet()
+    file = files.file.add(name="groups.proto", package="q", syntax="proto2")
+    message = file.message_type.add(name="M")
+    message.nested_type.add(name="G").field.add(name="v", number=1, type=5, label=1)
+    values = message.enum_type.add(name="E")
+    for name, number in (("X", 3), ("Y", 7), ("Z", 1)):
+        values.value.add(name=name, number=number)
+    kinds = dict(g="group", rg="group", e="enum", re="enum", pe="enum", de="enum", i="int32", ri="int32", u="uint32", ru="uint32", rs="sint32", f="fixed32", rf="fixed32", b="bool", s="string", m="message")
+    defaults = dict(de="Y", i="-5", u="6", f="7", b="true", s="text")
+    for k, (name, kind) in enumerate(kinds.items()):
+        field = message.field.add(name=name, number=k + 1, type=getattr(descriptor_pb2.FieldDescriptorProto, "TYPE_" + kind.upper()), label=3 if name[0] in "rp" else 1)
+        if name in defaults:
+            field.default_value = defaults[name]
+        if name == "pe":
+            field.options.packed = True
+        if kind in ("group", "enum", "message"):
+            field.type_name = ".q.M.E" if kind == "enum" else ".q.M.G"
+    return b"bytes://" + files.SerializeToString()
+
+
 def proto_value(g, name):
     t = PROTO_TYPES[name]
     if name in ("string", "bytes", "message"):
@@ -256,6 +280,61 @@ def decode_proto(g, op):
     yield Case(strings([b"\x0a\x03abc\x12\x02op", b""]), **local("tensorflow.NodeDef", ["name", "op", "input"], ["string"] * 3))
     yield Case(strings([b"\x0a\x03abc\x0a\x00", b""]), **local("tensorflow.BytesList", ["value"], ["string"]))
     yield Case(strings([b"\x08\x01\x12\x02\x12\x00"]), **local("tensorflow.TensorProto", ["dtype", "tensor_shape", "half_val"], ["int32", "string", "int32"]))
+
+
+    yield from group_cases()
+
+
+def group_cases():
+    """Yields messages with groups, with enums whose first value is not 0, and with values in forms that protobuf's own
+    writer does not produce: varints that are longer than needed, and packed values of fields that are not packed."""
+    source = group_source()
+    types = dict(g="string", rg="string", e="int32", re="int32", pe="int32", de="int32", i="int32", ri="int64", u="uint32", ru="uint64", rs="int64", f="uint32", rf="uint64", b="bool", s="string", m="string")
+    how = lambda *names: dict(message_type="q.M", field_names=list(names), output_types=[types[n] for n in names], descriptor_source=source)
+    number = {n: k + 1 for k, n in enumerate(types)}
+
+    def tag(name, wire, size=0, high=0):
+        """Returns a tag as a varint of at least `size` bytes with the bits `high` beyond the low 32."""
+        v = varint(number[name] << 3 | wire | high << 32)
+        return v if len(v) >= size else v[:-1] + bytes([v[-1] | 128]) + b"\x80" * (size - len(v) - 1) + b"\0"
+
+    group = lambda name, body, size=0: tag(name, 3, size) + body + tag(name, 4, size)
+    packed = lambda name, body: tag(name, 2) + varint(len(body)) + body
+    bodies = [b"", b"\x08\x05", b"\x08\x05\x0b\x0c", b"\x88\x80\0\x85\0", b"\x08\x81\x80\x80\x80\x80\x80\x80\x80\x80\x7f", b"\x0a\x81\0a", b"\x0a\x81\x80\x80\x80\x10a", b"\x15abcd\x19abcdefgh", b"\x23\x08\x82\0\xa4\0", b"\x88\x80\x80\x80\x10\1", b"\0", b"\1", b"\x0e", b"\x14", b"\x80\x80\x80\x80\x10", b"\x0a\xff\xff\xff\xff\x0f", b"\x08"]
+    for body in bodies:
+        yield Case(strings([group("g", body)]), texts=True, **how("g"))
+        yield Case(strings([group("rg", body) + group("rg", b""), b""]), texts=True, **how("rg"))
+        yield Case(strings([group("g", body)]), texts=True, **how("i"))
+    for size in (2, 5, 6, 10, 11):
+        yield Case(strings([group("g", b"\x08\1", size)]), texts=True, **how("g"))
+    for depth in (2, 99, 100, 101):
+        yield Case(strings([tag("g", 3) * depth + tag("g", 4) * depth]), texts=True, **how("g"))
+    for name in ("g", "rg"):
+        for body in (b"", b"\1", b"\x80"):
+            for before in (b"", group(name, b"")):
+                yield Case(strings([before + packed(name, body), group(name, b"") * 3]), texts=True, **how(name))
+        yield Case(strings([tag(name, 2) + b"\5\1"]), texts=True, **how(name))
+        yield Case(strings([tag(name, 0) + b"\1"]), texts=True, **how(name))
+    enums = ["e", "re", "pe", "de"]
+    yield Case(strings([b"".join(tag(n, 0) + b"\7" for n in enums) + tag("re", 0) + b"\1", b"", b"".join(packed(n, b"\1") for n in enums)]), **how(*enums))
+    for name in ("i", "u", "f", "b", "e", "de", "ri", "ru", "rs", "rf"):
+        one = tag(name, 5) + b"\2\0\0\0" if name[-1] == "f" else tag(name, 0) + b"\2"
+        two = packed(name, b"\1\0\0\0\3\0\0\0" if name[-1] == "f" else b"\1\3")
+        none = packed(name, b"")
+        for parts in ([none], [two], [one, none], [none, one], [one, two], [two, one], [one, two, one], [two, none], [none, none], [two, two]):
+            yield Case(strings([b"".join(parts)]), texts=True, **how(name))
+            yield Case(strings([b"".join(parts), one * 3, b""]), texts=True, **how(name))
+    values = b"".join(varint(v) for v in (0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40 + 5, 2**63, 2**64 - 1))
+    for name, t in [("ri", t) for t in ("int32", "int64")] + [("rs", t) for t in ("int32", "int64")] + [("ru", t) for t in ("uint32", "uint64")]:
+        yield Case(strings([packed(name, values)]), **{**how(name), "output_types": [t]})
+    for size, high in itertools.product(range(5, 12), (0, 1, 8, 2**20)):
+        t = lambda name, wire: tag(name, wire, size, high)
+        yield Case(strings([t("i", 0) + b"\7", t("s", 2) + b"\1\xff" + t("i", 0) + b"\x85\0"]), texts=True, **how("i", "s"))
+        yield Case(strings([t("s", 2) + b"\1a"]), texts=True, **how("i"))
+    for length in (b"\x81\0", b"\x81\x80\x80\x80\x10", b"\x81\x80\x80\x80\x80\0", b"\x81\x80\x80\x80\x80\1", b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x08", b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\1"):
+        for name in ("s", "m", "ri", "b"):
+            yield Case(strings([tag(name, 2) + length + b"\1"]), texts=True, **how(name))
+        yield Case(strings([tag("s", 2) + length + b"\1"]), texts=True, **how("i"))
 
 
 def varint(v):
