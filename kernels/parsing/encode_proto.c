@@ -107,6 +107,17 @@ static void put_element(struct rt_bytes *b, const struct kn_message_field *f,
         put_tag(b, f->number, END_GROUP);
 }
 
+/* Returns the length that is written for n packed elements, whose bytes are `packed`. If n is
+ * negative, the length is that of TensorFlow, which multiplies n by the size of an element,
+ * although no elements follow. */
+static uint64_t packed_length(const struct kn_message_field *f, int64_t n,
+                              const struct rt_bytes *packed)
+{
+    const size_t size = f->type == KN_F_BOOL ? 1 : kn_field_bytes(f->type);
+
+    return n < 0 ? (uint32_t)n * (uint32_t)size : packed->n;
+}
+
 /* Writes n elements of a field, from element `first` of the tensor. */
 static enum rt_status put_field(struct rt_run *r, struct rt_bytes *b, struct rt_bytes *packed,
                                 const struct kn_message_field *f, const struct rt_tensor *t,
@@ -124,9 +135,9 @@ static enum rt_status put_field(struct rt_run *r, struct rt_bytes *b, struct rt_
         st = b->failed || packed->failed ? RT_RESOURCE_EXHAUSTED
                                          : rt_run_spend(r, &r->left, 16 + (int64_t)(b->n - before));
     }
-    if (f->is_packed && n > 0 && !st) {
+    if (f->is_packed && n != 0 && !st) {
         put_tag(b, f->number, BYTES);
-        rt_bytes_add_varint(b, packed->n);
+        rt_bytes_add_varint(b, packed_length(f, n, packed));
         rt_bytes_add(b, packed->p, packed->n);
     }
     return st;

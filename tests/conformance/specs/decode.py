@@ -358,8 +358,10 @@ def encode_proto(g, op):
         how = lambda names, source=source: dict(message_type="p.q.All", field_names=list(names), descriptor_source=source)
         names = [f.name for f in cls.DESCRIPTOR.fields]
         for name in names:
-            # TensorFlow writes a wrong length for a packed field of a negative size.
-            yield Case(np.int32([[0], [1], [3], [0 if name[0] == "p" or syntax == "proto3" else -1]]), [values(name, (4, 3))], **how([name]))
+            # In a packed field, TensorFlow writes a tag and a length for a negative size.
+            yield Case(np.int32([[0], [1], [3], [-1]]), [values(name, (4, 3))], **how([name]))
+            if name[0] == "p":
+                yield Case(np.int32([[-2], [-17], [-(2**29) - 1], [-(2**31) + 1], [-(2**31)]]), [values(name, (5, 2))], **how([name]))
             for t in ["float32", "float64", "int32", "int64", "uint32", "uint64", "bool", "string"] if name[0] == "s" else []:
                 yield Case(np.int32([[1]]), [strings([b"ab"], (1, 1)) if t == "string" else np.ones((1, 1), t)], texts=True, **how([name]))
         for batch in ((1,), (2, 3), (0,), (1, 1, 2)):

@@ -1,5 +1,5 @@
-/* Tests the forms of messages that protobuf's own writer does not produce. What is expected is what
- * TensorFlow 2.21 answers. */
+/* Tests DecodeProtoV2 with messages that protobuf's own writer does not produce, and EncodeProto
+ * with negative sizes. What is expected is what TensorFlow 2.21 answers. */
 #include "tests/support/op.h"
 #include "tests/support/test.h"
 
@@ -21,6 +21,7 @@
 #define SOURCE " message_type='M' descriptor_source='bytes://" DESCRIPTOR "'"
 #define DECODE(name, type)                                                                         \
     "message_format='binary' sanitize=false field_names=['" name "'] output_types=[" type "]" SOURCE
+#define ENCODE(name, type) "field_names=['" name "'] Tinput_types=[" type "]" SOURCE
 
 /* The message and an empty one are decoded. */
 static enum rt_status decode(struct op_call *c, const char *attrs, const char *message, size_t n)
@@ -139,6 +140,37 @@ static void a_group_has_its_tags_and_the_shortest_varints(void **state)
     expect_ints(g, REFUSED("\x0a\x01z", "TYPE_GROUP encountered as packed"));
 }
 
+/* The length is the size times the bytes of an element, or 0 if elements differ in size. */
+static void a_negative_size_of_a_packed_field_writes_a_length(void **state)
+{
+    static const struct {
+        const char *attrs;
+        int32_t size;
+        const char *message;
+        size_t n;
+    } cases[] = {
+        {ENCODE("p", "uint32"), -1, MESSAGE("\x2a\xfc\xff\xff\xff\x0f")},
+        {ENCODE("p", "uint32"), INT32_MIN, MESSAGE("\x2a\x00")},
+        {ENCODE("q", "uint32"), -3, MESSAGE("\x32\x00")},
+        {ENCODE("p", "uint32"), 0, MESSAGE("")},
+        {ENCODE("p", "uint32"), 1, MESSAGE("\x2a\x04\x01\0\0\0")},
+        {ENCODE("r", "int32"), -1, MESSAGE("")},
+    };
+    (void)state;
+
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        const bool is_signed = strstr(cases[k].attrs, "Tinput_types=[int32]") != NULL;
+        struct op_call c = {.op = "EncodeProto", .attrs = cases[k].attrs, .n_in = 2, .n_out = 1};
+        c.in[0] = op_tensor(RT_I32, 2, (int64_t[]){1, 1}, &cases[k].size);
+        c.in[1] = op_tensor(is_signed ? RT_I32 : RT_U32, 2, (int64_t[]){1, 1}, (int32_t[]){1});
+        assert_ok(op_run(&c), &c.err);
+        const struct rt_str *s = c.out[0].data;
+        assert_int_equal(s->n, cases[k].n);
+        assert_memory_equal(rt_str_data(s), cases[k].message, s->n);
+        op_clear(&c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -148,6 +180,7 @@ int main(void)
         cmocka_unit_test(packed_int32_is_not_sign_extended),
         cmocka_unit_test(the_low_32_bits_of_a_long_tag_count),
         cmocka_unit_test(a_group_has_its_tags_and_the_shortest_varints),
+        cmocka_unit_test(a_negative_size_of_a_packed_field_writes_a_length),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
