@@ -68,9 +68,10 @@ static bool split(struct splitter *s, const struct rt_str *str)
     for (;; at = next) {
         size_t begin = 0, end = 0;
         bool is_kept = false;
-        if (!find(s, text, n, at, &begin, &end, &next))
-            return false;
-        if (rt_run_spend(r, &s->tokens.left, KN_MATCH_WORK + 4 * (int64_t)(next - at)))
+        /* A search may read all of the rest. */
+        if (rt_run_spend(r, &s->tokens.left, KN_MATCH_WORK + (int64_t)(n - at) / 4) ||
+            !find(s, text, n, at, &begin, &end, &next) ||
+            rt_run_spend(r, &s->tokens.left, 4 * (int64_t)(next - at)))
             return false;
         if (next == at)
             break;

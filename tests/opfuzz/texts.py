@@ -42,7 +42,7 @@ TEXT_LATE_MS = 75
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 29), "MALLOC_TOP_PAD_": str(1 << 27)}
 JOINED = 8  # number of copies of an 8 MB string that make a string of 64 MB
 # RE2 cannot be stopped before the end of a string. It reads 64 MB in 60 to 120 ms, depending on the machine.
-UNSTOPPABLE = ("RegexFullMatch", "RegexReplace", "StaticRegexFullMatch", "StaticRegexReplace")
+UNSTOPPABLE = ("RegexFullMatch", "RegexReplace", "RegexSplitWithOffsets", "StaticRegexFullMatch", "StaticRegexReplace")
 UNSTOPPABLE_LATE_MS = 400
 # Each long string consists of copies of one of these strings. The last one is a serialized Example without features.
 UNITS = (b"q", b" ", b"\x0a\x00")
