@@ -240,7 +240,7 @@ static enum rt_status check_input_limit(const struct srv_batch *b, struct rt_err
 {
     size_t total = 0;
 
-    for (int i = 0; i < b->first->n_feeds; i++) {
+    for (int i = 0; i < b->first->n_feeds && b->input_limit; i++) {
         const struct rt_tensor *like = &b->first->feeds[i];
         int64_t dim[RT_MAX_RANK];
         size_t bytes;
@@ -252,7 +252,7 @@ static enum rt_status check_input_limit(const struct srv_batch *b, struct rt_err
         if (__builtin_add_overflow(total, bytes, &total))
             total = SIZE_MAX;
     }
-    if (!b->input_limit || total <= b->input_limit)
+    if (total <= b->input_limit)
         return RT_OK;
     return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                    "out of memory: %zu bytes for the inputs of a batch of %lld rows, which is more "
@@ -466,8 +466,8 @@ struct srv_batch_verdict srv_batch_run(struct srv_batch *b)
         bisect(b);
         return (struct srv_batch_verdict){.halve_limit = err.code == RT_RESOURCE_EXHAUSTED};
     }
-    if (err.code ==
-        RT_RESOURCE_EXHAUSTED) /* The padded rows may need the memory that is missing. */
+    /* If memory ran out, the padding may have needed it. */
+    if (err.code == RT_RESOURCE_EXHAUSTED)
         run_singly(b);
     else
         fail_all(b, &err);

@@ -13,9 +13,8 @@ enum {
     LONG_RUN_NS = 500000000,
     SPARE_AFTER_NS = 20000000,
     MAX_COMPILED_SIZES = 32,
-    MOST_GPU_ROWS = 1024, /* largest batch that is padded for a GPU, in rows */
-    KEEP_INPUTS =
-        64 << 20,      /* most bytes of freed merged inputs that are kept for the next batches */
+    MOST_GPU_ROWS = 1024,   /* largest batch that is padded for a GPU, in rows */
+    KEEP_INPUTS = 64 << 20, /* maximum size of freed merged inputs that are kept, in bytes */
     LONG_NS = 5000000, /* expected duration up to which a batch may take a GPU's last free worker */
 };
 #define COMPILE_NS INT64_C(60000000000) /* maximum time of srv_scheduler_compile */
