@@ -93,12 +93,6 @@ struct srv_server {
     struct rt_autotune *autotune; /* autotune cache of all versions */
     /* compiler of all versions, or NULL with --specialise=off */
     struct rt_compiler *compiler;
-    _Atomic int64_t n_accepted; /* number of accepted connections since the server started */
-    /* Number of gRPC calls that were freed since the server started. An I/O loop frees a call,
-     * instead of reusing it, if the loop's free list is full or the call has large messages. */
-    _Atomic int64_t n_calls_freed;
-    /* whether connections may have been accepted since the manager last counted them */
-    _Atomic bool has_connections;
     struct srv_quota *quota; /* quotas of clients, or NULL without --quota_client */
     /* regions of shared memory, or NULL without --system_shared_memory_bytes */
     struct srv_shared_memory *shared_memory;

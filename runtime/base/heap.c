@@ -5,7 +5,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "runtime/base/clock.h"
+#include "runtime/base/machine.h"
 #include "runtime/base/sanitizer.h"
 #include "runtime/base/thread.h"
 
@@ -15,13 +18,17 @@ enum {
     MAPPED_BYTES = 128 << 10,
     /* Number of free bytes at the end of an arena at which malloc returns them to the system. */
     ARENA_END_BYTES = 1 << 20,
-    BURST = 1 << 16,
     /* Idle blocks are kept in one list per quarter of a power of two. */
     FIRST_EXP = 16, /* RT_HEAP_LARGE is `2^16` */
     N_CLASSES = 4 * 8,
     LARGEST = 16 << 20, /* largest size in bytes of an idle block */
     /* number of blocks of a list that are tried */
     MAX_TRIES = 8,
+    /* A process is quiet if it uses less than a tenth of a core. */
+    QUIET_PART = 10,
+    /* While the process is not quiet, malloc's free memory is returned after this time at most. */
+    BUSY_RETURN_S = 10,
+    RETURN_BYTES = 4 << 20, /* growth of malloc's free memory after which it is returned */
 };
 
 /* An idle block begins with this header. */
@@ -36,7 +43,7 @@ static struct rt_mutex mu = RT_MUTEX_INIT;
  * still be in a CPU cache. */
 static struct idle *lists[N_CLASSES];
 static unsigned period; /* number of calls of rt_heap_trim, guarded by mu */
-static atomic_size_t idle_bytes, bursts;
+static atomic_size_t idle_bytes;
 
 void rt_heap_set_policy(void)
 {
@@ -152,7 +159,8 @@ static void take_old(struct idle **list, struct idle **old) RT_REQUIRES(mu)
     }
 }
 
-void rt_heap_trim(void)
+/* Frees the blocks that were freed before the previous period. */
+static void free_old(void)
 {
     struct idle *old = NULL;
 
@@ -167,13 +175,32 @@ void rt_heap_trim(void)
     }
 }
 
-size_t rt_heap_bursts(void)
+/* Returns the resident bytes that are in no allocated block. They are malloc's free memory and
+ * what was not allocated from malloc, such as the program itself and mapped files. Only changes of
+ * the result are meaningful. */
+static int64_t unallocated(void)
 {
-    return atomic_load_explicit(&bursts, memory_order_relaxed);
+    const struct mallinfo2 info = mallinfo2();
+
+    return rt_machine_resident() - (int64_t)info.uordblks - (int64_t)info.hblkhd;
 }
 
-void rt_heap_freed_together(size_t n)
+void rt_heap_trim(struct rt_heap_trims *t, bool at_once)
 {
-    if (n >= BURST)
-        atomic_fetch_add_explicit(&bursts, 1, memory_order_relaxed);
+    const int64_t now = rt_now_ns(), cpu_ns = rt_process_cpu_ns();
+    const bool is_quiet = cpu_ns - t->cpu_ns < (now - t->at) / QUIET_PART;
+
+    t->at = now;
+    t->cpu_ns = cpu_ns;
+    free_old();
+    if (!at_once && !is_quiet && now - t->returned_at < BUSY_RETURN_S * INT64_C(1000000000))
+        return;
+    const int64_t bytes = unallocated();
+    if (!at_once && bytes < t->least + RETURN_BYTES) {
+        t->least = bytes < t->least ? bytes : t->least;
+        return;
+    }
+    malloc_trim(0);
+    t->least = unallocated();
+    t->returned_at = now;
 }

@@ -4,12 +4,14 @@
  * everything else together. Freed large blocks are therefore kept for a few seconds, and the next
  * ones are taken from them. Blocks of all kinds share these idle blocks.
  *
- * Threads: any thread may call these functions.
+ * Threads: any thread may call these functions, except where one says otherwise.
  */
 #ifndef RT_BASE_HEAP_H
 #define RT_BASE_HEAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum {
     RT_HEAP_LARGE = 64 << 10,    /* smallest size in bytes of a large block */
@@ -32,14 +34,22 @@ void *rt_heap_resize(void *p, size_t used, size_t n);
 
 /* Returns the number of bytes of all idle blocks. */
 size_t rt_heap_idle(void);
-/* Frees the blocks that have been idle since before the previous call. The server's manager calls
- * this function every two seconds while there are idle blocks. The commands never call it. */
-void rt_heap_trim(void);
-
-/* Returns how often since the process started 65,536 or more strings or blocks were freed together.
- * malloc retains their memory until malloc_trim returns it to the system. */
-size_t rt_heap_bursts(void);
-/* Called after n strings or blocks were freed together. */
-void rt_heap_freed_together(size_t n);
+/* What rt_heap_trim has measured. It begins with zeros. */
+struct rt_heap_trims {
+    int64_t at, cpu_ns;  /* time of the last call, and processor time of the process at that time */
+    int64_t returned_at; /* time at which memory was last returned to the system */
+    int64_t least;       /* least number of resident bytes in no allocated block since then */
+};
+/*
+ * Frees the blocks that have been idle since before the previous call, and returns to the system
+ * the memory that malloc retains after smaller blocks were freed. malloc's locks are held
+ * meanwhile, so this happens only if that memory has grown by 4 MiB, and either the process has
+ * used less than a tenth of a core since the previous call or the last time was ten seconds ago.
+ * With `at_once` it happens in any case.
+ *
+ * The server's manager calls this function every two seconds. The commands never call it. One
+ * thread at a time may call it.
+ */
+void rt_heap_trim(struct rt_heap_trims *t, bool at_once);
 
 #endif

@@ -304,7 +304,6 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
         release_reserve(p, RESERVE_STEP);
     /* Frees the largest size classes first, because a few calls of free() then release most
      * bytes. */
-    size_t n_freed = 0;
     for (int i = RT_BLOCK_CLASSES - 1; i >= 0 && atomic_load(&p->idle) > keep_bytes; i--) {
         for (;;) {
             rt_mutex_lock(&p->list[i].mu);
@@ -316,10 +315,8 @@ void rt_pool_trim(struct rt_pool *p, size_t keep_bytes)
                 break;
             atomic_fetch_sub(&p->idle, rt_block_footprint(k->capacity));
             rt_block_free(k);
-            n_freed++;
         }
     }
-    rt_heap_freed_together(n_freed);
 }
 
 struct rt_pool *rt_pool_ref(struct rt_pool *p)
@@ -740,16 +737,9 @@ static void free_elements(struct rt_buffer *b)
         return;
     if (b->elem == RT_STRING) {
         struct rt_str *s = data;
-        size_t n_freed = 0;
-        for (size_t i = 0; i < b->size / sizeof *s; i++) {
-            if (s[i].n < sizeof s[i].u.in)
-                continue;
-            /* n_freed counts references, so a struct rt_text with several references is counted
-             * several times. */
-            n_freed++;
-            rt_text_unref(s[i].u.out);
-        }
-        rt_heap_freed_together(n_freed);
+        for (size_t i = 0; i < b->size / sizeof *s; i++)
+            if (s[i].n >= sizeof s[i].u.in)
+                rt_text_unref(s[i].u.out);
     } else if (b->elem == RT_RESOURCE || b->elem == RT_VARIANT) {
         struct rt_object **o = data;
         for (size_t i = 0; i < b->size / sizeof *o; i++)

@@ -191,17 +191,11 @@ static void release_messages(struct srv_call *c)
     c->call = NULL;
 }
 
-static void free_call(struct srv_call *c)
-{
-    atomic_fetch_add_explicit(&c->server->n_calls_freed, 1, memory_order_relaxed);
-    srv_grpc_free_call(c);
-}
-
 /* Runs on a background thread. */
 static bool free_with_messages(struct srv_call *c)
 {
     release_messages(c);
-    free_call(c);
+    srv_grpc_free_call(c);
     return false;
 }
 
@@ -246,7 +240,7 @@ static void end_call(struct srv_call *c)
     }
     release_messages(c);
     if (loop->n_free >= MAX_FREE_CALLS) {
-        free_call(c);
+        srv_grpc_free_call(c);
         return;
     }
     c->err = (struct rt_error){.arena = NULL};

@@ -17,7 +17,6 @@
 #include "server/grpc/grpc_frames.h"
 #include "server/grpc/grpc_internal.h"
 #include "server/grpc/read_turns.h"
-#include "server/versions/manager.h"
 
 enum {
     PAUSE_US = 100000,
@@ -165,8 +164,6 @@ static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd
         if (fd < 0)
             return false;
         srv_turns_begin(fd);
-        atomic_fetch_add_explicit(&l->grpc->server->n_accepted, 1, memory_order_relaxed);
-        srv_manager_expect_close(l->grpc->server);
         give_to_core(at, fd);
     }
     return true;

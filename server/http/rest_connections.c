@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include "runtime/base/log.h"
-#include "server/versions/manager.h"
 #include "server/metrics/metrics.h"
 #include "server/base/sockets.h"
 
@@ -121,8 +120,6 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             shutdown(c->fd, SHUT_RDWR);
         }
         *context = c;
-        atomic_fetch_add_explicit(&l->io_loop.server->n_accepted, 1, memory_order_relaxed);
-        srv_manager_expect_close(l->io_loop.server);
     } else if (c) {
         /* An epoll instance reports events of a closed descriptor while the open file is in use
          * elsewhere, for example by a system call on another thread or in a forked process. */

@@ -1,7 +1,6 @@
 #include "server/versions/manager.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,13 +10,10 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
-#include "runtime/base/heap.h"
 #include "runtime/base/log.h"
-#include "runtime/base/machine.h"
 #include "server/versions/manager_internal.h"
 #include "server/versions/policy.h"
 #include "server/config/settings.h"
-#include "server/base/sockets.h"
 #include "server/versions/model_gpus.h"
 
 /* ---- the loop ---- */
@@ -185,111 +181,18 @@ static void take_messages(struct srv_manager *m)
     }
 }
 
-/* ---- returning freed memory to the system ---- */
+/* ---- the steps of a pass ---- */
 
-enum {
-    TRIM_EVERY_MS = 2000,
-    TRIM_AFTER_CLOSED = 256, /* number of closed connections after which the heap is trimmed */
-    TRIM_AFTER_FREED = 512,  /* number of freed gRPC calls after which the heap is trimmed */
-    /* A process is quiet if it uses less than a tenth of a core. */
-    QUIET_PART = 10,
-    /* growth of the resident memory after which the heap of a quiet process is trimmed */
-    QUIET_TRIM_BYTES = 16 << 20,
-};
-
-/* Schedules a trim of the heap after runs that created very many strings. Such runs leave freed
- * memory in the heap. The trim waits until these runs have stopped, because each of them reuses
- * that memory. */
-static void look_at_bursts(struct srv_manager *m)
-{
-    const size_t n = rt_heap_bursts();
-
-    m->trim_pending |= m->bursts_wait && n == m->n_bursts;
-    m->bursts_wait = n != m->n_bursts;
-    m->n_bursts = n;
-}
-
-/* Schedules a trim of the heap if the process was quiet since the last check and its resident
- * memory has grown since the last trim. Then the trim disturbs no request, and returns what the two
- * other rules do not count, such as the uploads of clients that have gone. Returns whether the
- * process was quiet. */
-static bool look_at_resident(struct srv_manager *m)
-{
-    struct timespec t = {0};
-
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    const int64_t cpu_ns = t.tv_sec * SECOND + t.tv_nsec;
-    const bool quiet = cpu_ns - m->cpu_ns < (int64_t)TRIM_EVERY_MS * MILLION / QUIET_PART;
-    m->cpu_ns = cpu_ns;
-    if (quiet && rt_machine_resident() > m->resident_after_trim + QUIET_TRIM_BYTES)
-        m->trim_pending = true;
-    return quiet;
-}
-
-/*
- * Trims the heap after many connections have closed, because each leaves about 29 KB of freed
- * memory scattered in the heap. A burst of calls on one connection leaves a similar amount, so
- * freed calls count too.
- *
- * Only the gRPC core knows when its connections close. The number of closed connections is
- * therefore the number of accepted connections minus the increase in open ones. While there are no
- * connections, nothing is counted.
- */
-static void count_closed(struct srv_manager *m, bool quiet, int64_t now)
-{
-    m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
-    /* a new connection sets has_connections again */
-    atomic_store(&m->server->has_connections, false);
-    int64_t n_accepted = atomic_load_explicit(&m->server->n_accepted, memory_order_relaxed);
-    int n_open = srv_sockets(NULL, INT32_MAX) - m->n_inherited;
-
-    if (n_open + m->n_inherited < 0)
-        return; /* without a count of the sockets, no connection counts as closed */
-    n_open = n_open > 0 ? n_open : 0;
-    int64_t closed = n_accepted - m->n_accepted - (n_open - m->n_open);
-    m->n_closed += closed > 0 ? closed : 0;
-    m->n_accepted = n_accepted;
-    bool is_last = !n_open && !m->n_open && !m->bursts_wait && !rt_heap_idle() && quiet;
-    m->n_open = n_open;
-    if (is_last)
-        m->next_count = RT_NEVER;
-    int64_t n_freed = atomic_load_explicit(&m->server->n_calls_freed, memory_order_relaxed);
-    if (m->n_closed < TRIM_AFTER_CLOSED && n_freed - m->n_calls_freed < TRIM_AFTER_FREED)
-        return;
-    m->n_closed = 0;
-    m->n_calls_freed = n_freed;
-    m->trim_pending = true;
-}
-
-void srv_manager_expect_close(struct srv_server *server)
-{
-    if (atomic_load_explicit(&server->has_connections, memory_order_relaxed) ||
-        atomic_exchange(&server->has_connections, true))
-        return;
-    srv_mgr_wake(server->manager);
-}
-
+/* Returns freed memory to the system if it is time. Returns the time of the next call. */
 static int64_t trim(struct srv_manager *m, int64_t now)
 {
-    if (m->next_count == RT_NEVER && (atomic_load(&m->server->has_connections) || rt_heap_idle()))
-        m->next_count = now + (int64_t)TRIM_EVERY_MS * MILLION;
-    if (now >= m->next_count) {
-        rt_heap_trim();
-        look_at_bursts(m);
-        count_closed(m, look_at_resident(m), now);
+    if (now >= m->next_trim) {
+        rt_heap_trim(&m->trims, m->trim_pending);
+        m->trim_pending = false;
+        m->next_trim = now + TRIM_EVERY_S * SECOND;
     }
-    if (!m->trim_pending)
-        return m->next_count;
-    if (now < m->next_trim)
-        return m->next_trim;
-    malloc_trim(0);
-    m->resident_after_trim = rt_machine_resident();
-    m->trim_pending = false;
-    m->next_trim = now + (int64_t)TRIM_EVERY_MS * MILLION;
-    return m->next_count;
+    return m->next_trim;
 }
-
-/* ---- the steps of a pass ---- */
 
 /* Repeats the steps that ran out of memory, in their original order. */
 static void again(struct srv_manager *m, int64_t now)
@@ -462,10 +365,7 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     m->server = server;
     m->calls = calls;
     m->folder_watch = -1;
-    m->again_at = m->next_count = RT_NEVER;
-    const int n_sockets = srv_sockets(NULL, INT32_MAX);
-    /* number of sockets that the process inherited, for example as standard output */
-    m->n_inherited = n_sockets > 0 ? n_sockets : 0;
+    m->again_at = RT_NEVER;
     m->unload_before_load = strcmp(o->version_transition, "resource_preserving") == 0;
     rt_mutex_init(&m->mu);
     rt_cond_init(&m->changed);

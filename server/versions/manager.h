@@ -67,10 +67,6 @@ enum rt_status srv_manager_switch(struct srv_manager *m, struct rt_span model, b
                                   void *arg, struct rt_error *err);
 /* Makes the manager read the config file again as soon as possible. May be called on any thread. */
 void srv_manager_reread(struct srv_manager *m);
-/* Tells the manager that connections exist. Until none is left, the manager periodically counts
- * closed connections and trims the heap. May be called on any thread. Repeated calls cost one
- * atomic load. */
-void srv_manager_expect_close(struct srv_server *server);
 /* Stops watching and loading, and unloads all versions. The I/O loops must still be running,
  * because they confirm retirements. They may also still query states. */
 void srv_manager_stop(struct srv_manager *m);

@@ -20,6 +20,7 @@
 #ifndef SRV_MANAGER_INTERNAL_H
 #define SRV_MANAGER_INTERNAL_H
 
+#include "runtime/base/heap.h"
 #include "runtime/base/thread.h"
 #include "server/config/config.h"
 #include "server/versions/lister.h"
@@ -64,6 +65,7 @@ enum {
     CHANGED_PAUSE_MAX_MS = 60000,
     /* time between two log lines that name the models for which startup waits */
     AWAITED_LOG_EVERY_S = 10,
+    TRIM_EVERY_S = 2,
     AGAIN_MS = 100, /* pause before a step that ran out of memory is repeated */
 };
 #define SECOND  INT64_C(1000000000)
@@ -157,20 +159,9 @@ struct srv_manager {
      * then, the table of models may lag behind the configuration, and the published map may lag
      * behind the loaded versions. */
     int64_t again_at;
-    bool trim_pending, frees_itself; /* frees_itself: frees versions on the manager's own thread */
-    /* `next_count` is the time of the next count of connections, `n_accepted` the number accepted
-     * at the last count, and `n_closed` the number closed since the last trim. */
-    int64_t next_count, n_accepted, n_closed;
-    /* `n_open` is the number of open connections at the last count, and `n_inherited` the number of
-     * sockets that the process inherited. */
-    int n_open, n_inherited;
-    int64_t n_calls_freed; /* value of the server's n_calls_freed when the heap was last trimmed */
-    size_t n_bursts;       /* value that rt_heap_bursts() returned at the last check */
-    /* Whether n_bursts had increased at the last check. The next check that finds n_bursts
-     * unchanged trims the heap. */
-    bool bursts_wait;
-    /* processor time of the process at the last check, and resident bytes after the last trim */
-    int64_t cpu_ns, resident_after_trim;
+    bool frees_itself; /* whether the manager's own thread frees versions */
+    bool trim_pending; /* whether a version was freed since the heap was last trimmed */
+    struct rt_heap_trims trims;
     struct srv_trouble folder_trouble, config_trouble;
 };
 

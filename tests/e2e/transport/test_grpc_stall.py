@@ -273,11 +273,6 @@ class Stall(Case):
             self.assertTrue(c.bodies[stream])
 
 
-def read_text(path):
-    with open(path, encoding="ascii") as file:
-        return file.read()
-
-
 class Memory(Case):
     @unittest.skipIf(SLOW > 1, "a sanitizer keeps memory")
     def test_memory_comes_back_after_many_connections(self):
@@ -296,27 +291,6 @@ class Memory(Case):
                     self.assertEqual(c.status(stream, 60), 0)
                 self.assertGreater(self.resident(server), before + n * 8 * 1024)
             wait_for(lambda: self.resident(server) < before + 16 * MEBI, "the memory")
-
-    def test_the_manager_sleeps_while_there_are_no_connections(self):
-        with Server(f"--models={MODELS}", "--file_system_poll_wait_seconds=0") as server:
-            tasks = f"/proc/{server.process.pid}/task"
-            name = lambda task: read_text(f"{tasks}/{task}/comm").strip()
-            manager = next(task for task in os.listdir(tasks) if name(task) == "manager")
-            switches = lambda: int(re.search(r"\nvoluntary_ctxt_switches:\s+(\d+)",
-                                             read_text(f"{tasks}/{manager}/status"))[1])
-            with http2.Connection(server.grpc_port) as c:
-                self.assertEqual(c.status(c.ask(PREDICT, half_plus_two()), 30 * SLOW), 0)
-                before = switches()
-                # While the connection is open, the thread `manager` wakes up to check whether the connection still
-                # exists.
-                wait_for(lambda: switches() > before, "a look at the connection")
-            wait_for(lambda: self.stands_still(switches, 5), "no look any more", 60)
-
-    @staticmethod
-    def stands_still(value, seconds):
-        before = value()
-        time.sleep(seconds)
-        return value() == before
 
     @staticmethod
     def resident(server):

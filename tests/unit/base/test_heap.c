@@ -2,18 +2,22 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/heap.h"
+#include "runtime/base/machine.h"
 #include "runtime/base/sanitizer.h"
 
 enum { MIB = 1 << 20 };
+static struct rt_heap_trims trims;
 
 /* Frees all idle blocks. */
 static int setup(void **state)
 {
     (void)state;
-    rt_heap_trim();
-    rt_heap_trim();
+    rt_heap_trim(&trims, false);
+    rt_heap_trim(&trims, false);
     return rt_heap_idle() ? -1 : 0;
 }
 
@@ -51,12 +55,12 @@ static void blocks_are_idle_for_at_most_two_periods(void **state)
     (void)state;
     void *old = rt_heap_alloc(MIB), *young = rt_heap_alloc(3 * MIB);
     rt_heap_free(old);
-    rt_heap_trim();
+    rt_heap_trim(&trims, false);
     rt_heap_free(young);
     assert_in_range(rt_heap_idle(), 4 * MIB, 4 * MIB + 131072);
-    rt_heap_trim();
+    rt_heap_trim(&trims, false);
     assert_in_range(rt_heap_idle(), 3 * MIB, 3 * MIB + 65536);
-    rt_heap_trim();
+    rt_heap_trim(&trims, false);
     assert_int_equal(rt_heap_idle(), 0);
 }
 
@@ -104,7 +108,7 @@ static void *allocate_and_free(void *arg)
             return arg;
         p[0] = p[n - 1] = (unsigned char)i;
         if (i % 100 == 0)
-            rt_heap_trim();
+            rt_heap_trim(&trims, false);
         if (p[0] != (unsigned char)i || p[n - 1] != (unsigned char)i)
             return arg;
         rt_heap_free(p);
@@ -126,15 +130,99 @@ static void threads_share_the_idle_blocks(void **state)
     }
 }
 
-static void only_many_pieces_are_a_burst(void **state)
+#if !RT_HAS_ASAN && !RT_HAS_TSAN /* the sanitizers' allocators keep freed memory */
+enum { PIECE = 1000, PIECES = 64 * MIB / PIECE, HELD_EVERY = 1000 };
+
+/* Allocates and frees 64 MiB in small pieces. Every thousandth piece remains allocated, so that
+ * malloc cannot return the end of its memory. Returns the resident bytes after that. */
+static int64_t fragment(void **pieces)
 {
-    (void)state;
-    const size_t before = rt_heap_bursts();
-    rt_heap_freed_together(65535);
-    assert_int_equal(rt_heap_bursts(), before);
-    rt_heap_freed_together(65536);
-    assert_int_equal(rt_heap_bursts(), before + 1);
+    for (size_t i = 0; i < PIECES; i++) {
+        pieces[i] = malloc(PIECE);
+        assert_non_null(pieces[i]);
+        memset(pieces[i], 1, PIECE);
+    }
+    for (size_t i = 0; i < PIECES; i++)
+        if (i % HELD_EVERY != HELD_EVERY - 1)
+            free(pieces[i]);
+    return rt_machine_resident();
 }
+
+static void free_held(void **pieces)
+{
+    for (size_t i = HELD_EVERY - 1; i < PIECES; i += HELD_EVERY)
+        free(pieces[i]);
+}
+
+/* Sleeps until the process has used less than a tenth of a core since the last call of
+ * rt_heap_trim. */
+static void be_quiet(void)
+{
+    do
+        usleep(20000);
+    while ((rt_process_cpu_ns() - trims.cpu_ns) * 12 > rt_now_ns() - trims.at);
+}
+
+/* Uses the processor for at least half of the time since the last call of rt_heap_trim. */
+static void be_busy(void)
+{
+    while ((rt_process_cpu_ns() - trims.cpu_ns) * 2 < rt_now_ns() - trims.at)
+        continue;
+}
+
+static void a_quiet_process_returns_the_memory_of_small_blocks(void **state)
+{
+    static void *pieces[PIECES];
+    (void)state;
+    rt_heap_trim(&trims, true);
+    const int64_t before = rt_machine_resident();
+    assert_true(fragment(pieces) > before + 60 * MIB);
+    be_busy();
+    rt_heap_trim(&trims, false);
+    assert_true(rt_machine_resident() > before + 60 * MIB);
+    be_quiet();
+    rt_heap_trim(&trims, false);
+    assert_true(rt_machine_resident() < before + 8 * MIB);
+    free_held(pieces);
+}
+
+static void a_busy_process_returns_memory_every_ten_seconds(void **state)
+{
+    static void *pieces[PIECES];
+    (void)state;
+    rt_heap_trim(&trims, true);
+    const int64_t before = rt_machine_resident();
+    fragment(pieces);
+    trims.returned_at -= INT64_C(10000000000);
+    be_busy();
+    rt_heap_trim(&trims, false);
+    assert_true(rt_machine_resident() < before + 8 * MIB);
+    free_held(pieces);
+}
+
+/* A process that first uses memory and later frees it grows no more when it frees it. */
+static void memory_that_was_in_use_at_the_last_return_is_returned(void **state)
+{
+    static void *pieces[PIECES];
+    (void)state;
+    rt_heap_trim(&trims, true);
+    const int64_t before = rt_machine_resident();
+    for (size_t i = 0; i < PIECES; i++) {
+        pieces[i] = malloc(PIECE);
+        assert_non_null(pieces[i]);
+        memset(pieces[i], 1, PIECE);
+    }
+    rt_heap_trim(&trims, true);
+    assert_true(rt_machine_resident() > before + 60 * MIB);
+    for (size_t i = 0; i < PIECES; i++)
+        if (i % HELD_EVERY != HELD_EVERY - 1)
+            free(pieces[i]);
+    be_quiet();
+    rt_heap_trim(&trims, false);
+    assert_true(rt_machine_resident() < before + 8 * MIB);
+    free_held(pieces);
+}
+#endif
 
 int main(void)
 {
@@ -147,7 +235,11 @@ int main(void)
         cmocka_unit_test_setup(only_large_blocks_are_kept_and_not_more_than_the_limit, setup),
         cmocka_unit_test_setup(a_block_grows_with_its_contents, setup),
         cmocka_unit_test_setup(threads_share_the_idle_blocks, setup),
-        cmocka_unit_test(only_many_pieces_are_a_burst),
+#if !RT_HAS_ASAN && !RT_HAS_TSAN
+        cmocka_unit_test(a_quiet_process_returns_the_memory_of_small_blocks),
+        cmocka_unit_test(a_busy_process_returns_memory_every_ten_seconds),
+        cmocka_unit_test(memory_that_was_in_use_at_the_last_return_is_returned),
+#endif
     };
     rt_heap_set_policy();
     return cmocka_run_group_tests(tests, NULL, NULL);

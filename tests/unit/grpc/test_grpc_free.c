@@ -84,7 +84,6 @@ static int begin(void **state)
     server.options.grpc_socket_path = path;
     server.in_flight.limit = server.options.max_bytes_in_flight;
     atomic_store(&server.map, &empty);
-    atomic_store(&server.has_connections, true); /* connections need not notify a manager */
     server.metrics = srv_metrics_new(1, 1);
     assert_non_null(server.metrics);
     assert_ok(srv_grpc_start(&server, &methods, &grpc, &err), &err);

@@ -75,7 +75,6 @@ static int begin(void **state)
     server.options.prometheus_path = "/metrics";
     server.protocols = &srv_protocols;
     atomic_store(&server.map, &empty);
-    atomic_store(&server.has_connections, true); /* connections need not notify a manager */
     server.metrics = srv_metrics_new(1, 1);
     assert_non_null(server.metrics);
     assert_ok(srv_rest_start(&server, srv_rest_route, &rest, &err), &err);
