@@ -131,14 +131,18 @@ static void a_run_ends_long_before_a_row_is_done(void **state)
     for (int k = 0; k <= N_OPS; k++) { /* `k = N_OPS` stands for ResizeArea with one window */
         struct op_call c;
         const bool is_area = k == N_OPS;
-        int64_t ms[2];
+        int64_t ms[2] = {0, INT64_MAX};
         resize(&c, ops[is_area ? 3 : k], is_area ? picture(1, 1 << 24, 1) : picture(1, 1, 1 << 24),
                1, is_area ? 1 : 6);
-        for (int late = 0; late < 2; late++) {
+        /* The shortest of three late runs counts, because page faults can make one of them long. */
+        for (int run = 0; run < 4; run++) {
+            const bool late = run > 0;
             c.deadline_ms = late;
             const int64_t start_ns = cpu_now_ns();
             assert_int_equal(op_run(&c), late ? RT_DEADLINE_EXCEEDED : RT_OK);
-            ms[late] = (cpu_now_ns() - start_ns) / 1000000;
+            const int64_t took_ms = (cpu_now_ns() - start_ns) / 1000000;
+            if (!late || took_ms < ms[1])
+                ms[late] = took_ms;
             rt_tensor_clear(&c.out[0]);
         }
         if (ms[1] * 2 > ms[0])
