@@ -14,6 +14,7 @@ from test_warmup import FILE as WARM_UP
 from support import SLOW, Case, Server, wait_for
 
 PLUS_3, PLUS_2 = "half_plus_two/1", "half_plus_two/2"
+COSTLY = int(5000000 / SLOW ** 2)  # number of steps of a costly load, which sanitizers make much slower
 
 
 def cpu_seconds(pid):
@@ -254,7 +255,7 @@ class BadTrees(Case):
 
     def test_quick_loads_do_not_starve_a_costly_one(self):
         """New models appear as fast as the server loads them, on any machine."""
-        small_models.write_long_init(self.path("models/costly/1"), 5000000)
+        small_models.write_long_init(self.path("models/costly/1"), COSTLY)
         with self.serve("--num_load_threads=1", "--model_wait_seconds=60") as server:
             wait_for(lambda: server.state("costly", 1) == "AVAILABLE", "the costly model", 300)
             n_put = 0
@@ -264,12 +265,12 @@ class BadTrees(Case):
                 n_loaded = server.log().count("Successfully loaded servable version {name: quick")
                 self.assertLess(n_loaded, 1000, server.states("costly"))
                 for _ in range(n_loaded + 200 - n_put):
-                    small_models.write_long_init(self.path(".aside", "1"), 20000)
+                    small_models.write_long_init(self.path(".aside", "1"), COSTLY // 250)
                     os.rename(self.path(".aside"), self.path("models", f"quick{n_put}"))
                     n_put += 1
                 return n_loaded
             wait_for(lambda: feed() > 20, "the stream", 300)
-            small_models.write_long_init(self.path(".costly"), 5000000)
+            small_models.write_long_init(self.path(".costly"), COSTLY)
             os.rename(self.path(".costly"), self.path("models/costly/2"))
             wait_for(lambda: feed() and server.state("costly", 2) == "AVAILABLE", "the costly model", 600)
 
@@ -294,7 +295,7 @@ class LargeBasePaths(Case):
 
     def test_a_small_base_path_does_not_wait_for_large_ones(self):
         """The manager handles models in the order of their names."""
-        self.put_large(20000, 100)
+        self.put_large(int(20000 / SLOW), 100)
         self.put("models/small/1")
         time.sleep(4)  # the versions no longer change after this pause
         with Server(f"--models={self.path('models')}") as server:
@@ -307,7 +308,7 @@ class LargeBasePaths(Case):
         """The manager handles models in the order of their names."""
         self.put("large/1/model.savedmodel")
         with open(self.path("large/config.pbtxt"), "w", encoding="ascii") as file:
-            file.write('parameters { key: "a" value { string_value: "b" } }\n' * 20000)
+            file.write('parameters { key: "a" value { string_value: "b" } }\n' * int(20000 / SLOW))
         os.makedirs(self.path("models"))
         for i in range(40):
             os.symlink(self.path("large"), self.path("models", f"large{i:02}"))
