@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -284,6 +285,19 @@ static enum rt_status parse_url(const char *text, const char *given, struct rt_a
     return out->host && out->port ? RT_OK : rt_fail_memory(err, "the collector's URL", 0);
 }
 
+/* Returns whether the exporter itself writes a header, or the header decides how a request ends. */
+static bool is_of_the_exporter(const char *key)
+{
+    static const char *const names[] = {
+        "Host", "Content-Type", "Content-Length", "Expect", "Transfer-Encoding", "Content-Encoding",
+        "TE",   "Connection",   "Trailer",        "Upgrade"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcasecmp(key, names[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Returns the lines of --otlp_headers, or NULL. */
 static const char *header_lines(const char *list, struct rt_arena *arena, struct rt_error *err)
 {
@@ -298,6 +312,11 @@ static const char *header_lines(const char *list, struct rt_arena *arena, struct
                 key = "";
         if (!*key) {
             rt_fail(err, RT_INVALID_ARGUMENT, "--otlp_headers contains a byte that no header has");
+            return NULL;
+        }
+        if (is_of_the_exporter(key)) {
+            rt_fail(err, RT_INVALID_ARGUMENT, "--otlp_headers: the header %s is the exporter's own",
+                    key);
             return NULL;
         }
         lines = rt_arena_printf(arena, "%s%s: %s\r\n", lines, key, value);
@@ -362,6 +381,11 @@ static enum rt_status connect_to(struct srv_exporter *e, struct rt_error *err)
     struct url url = {0};
     /* cl_http_new copies the strings, except for the path, which is a part of the option */
     enum rt_status st = parse_url(e->url, e->o.endpoint, e->arena, &url, err);
+    if (st)
+        return st;
+    st = srv_otlp_check_pairs(e->o.headers, "otlp_headers", err);
+    if (!st)
+        st = srv_otlp_check_pairs(e->o.resource.attributes, "otlp_resource_attributes", err);
     if (st)
         return st;
     const char *lines = header_lines(e->o.headers, e->arena, err);

@@ -271,6 +271,18 @@ bool srv_otlp_next_pair(const char **list, struct rt_arena *arena, const char **
     return false;
 }
 
+enum rt_status srv_otlp_check_pairs(const char *list, const char *flag, struct rt_error *err)
+{
+    for (int i = 1; *list; i++) {
+        const size_t n = strcspn(list, ","), n_key = strcspn(list, "=,");
+        if (srv_without_blanks(rt_span_of(list, n)).n &&
+            (n_key == n || !srv_without_blanks(rt_span_of(list, n_key)).n))
+            return rt_fail(err, RT_INVALID_ARGUMENT, "--%s: element %d is not key=value", flag, i);
+        list += n + (list[n] == ',');
+    }
+    return RT_OK;
+}
+
 static Opentelemetry__Resource *resource_of(struct encoder *e,
                                             const struct srv_otlp_resource *resource)
 {

@@ -33,5 +33,8 @@ int64_t srv_otlp_rejected(struct rt_span response);
  * skipped. Returns false at the end of the list, or if memory runs out. */
 bool srv_otlp_next_pair(const char **list, struct rt_arena *arena, const char **key,
                         const char **value);
+/* Refuses a list with an element that is neither blank nor key=value. The message names the flag
+ * and the number of the element, but not its text, which may be secret. */
+enum rt_status srv_otlp_check_pairs(const char *list, const char *flag, struct rt_error *err);
 
 #endif

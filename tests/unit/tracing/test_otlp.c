@@ -156,6 +156,19 @@ static void pairs_are_read_from_a_list(void **state)
     assert_false(srv_otlp_next_pair(&list, arena, &key, &value));
 }
 
+static void a_list_with_another_element_is_refused(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+
+    assert_ok(srv_otlp_check_pairs("", "otlp_headers", &err), &err);
+    assert_ok(srv_otlp_check_pairs(" , a=1,b=,", "otlp_headers", &err), &err);
+    assert_fails(srv_otlp_check_pairs("a=1,secret", "otlp_headers", &err), RT_INVALID_ARGUMENT,
+                 &err, "--otlp_headers: element 2 is not key=value");
+    assert_fails(srv_otlp_check_pairs(" =secret", "otlp_headers", &err), RT_INVALID_ARGUMENT, &err,
+                 "--otlp_headers: element 1 is not key=value");
+}
+
 static void a_response_tells_the_rejected_spans(void **state)
 {
     (void)state;
@@ -185,6 +198,7 @@ int main(void)
         cmocka_unit_test(a_resource_has_one_name),
         cmocka_unit_test(texts_are_utf8_and_end_with_a_character),
         cmocka_unit_test(pairs_are_read_from_a_list),
+        cmocka_unit_test(a_list_with_another_element_is_refused),
         cmocka_unit_test(a_response_tells_the_rejected_spans),
         cmocka_unit_test(a_ratio_is_a_part_of_all_numbers),
     };
