@@ -158,6 +158,18 @@ int rt_utf8_length(const unsigned char *p)
     return n;
 }
 
+bool rt_utf8_is_valid(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+
+    for (int n; *p; p += n) {
+        n = rt_utf8_length(p);
+        if (!n)
+            return false;
+    }
+    return true;
+}
+
 void rt_bytes_make_utf8(struct rt_bytes *b, size_t from)
 {
     static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */

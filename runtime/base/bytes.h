@@ -50,6 +50,8 @@ void rt_bytes_add_varint(struct rt_bytes *b, uint64_t v);
 /* Returns the length in bytes of the UTF-8 character at p in a NUL-terminated string, or 0 if the
  * character is invalid. */
 int rt_utf8_length(const unsigned char *p);
+/* Returns whether a NUL-terminated string is valid UTF-8. */
+bool rt_utf8_is_valid(const char *text);
 /* Replaces each invalid byte with U+FFFD, beginning at offset `from`. A byte is invalid if it is
  * not part of a valid UTF-8 character. */
 void rt_bytes_make_utf8(struct rt_bytes *b, size_t from);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "proto/unpack.h"
+#include "runtime/base/bytes.h"
 #include "runtime/base/log.h"
 #include "runtime/core/device.h"
 #include "runtime/core/device/device_list.h"
@@ -113,6 +114,13 @@ static int by_name_and_place(const void *a, const void *b)
 static enum rt_status sort_and_check(struct srv_config *c, struct rt_error *err)
 {
     qsort(c->models, (size_t)c->n_models, sizeof *c->models, by_name_and_place);
+    /* An answer with another name could not be decoded, because protobuf strings are UTF-8. */
+    for (int i = 0; i < c->n_models; i++)
+        if (!rt_utf8_is_valid(c->models[i].name)) {
+            rt_fail(err, RT_INVALID_ARGUMENT, "the name of model \"%s\" is not UTF-8",
+                    c->models[i].name);
+            return srv_config_at_place(c, &c->models[i], err);
+        }
     for (int i = 1; i < c->n_models; i++)
         if (strcmp(c->models[i - 1].name, c->models[i].name) == 0) {
             rt_fail(err, RT_INVALID_ARGUMENT,
@@ -579,54 +587,63 @@ enum rt_status srv_config_from_options(const struct srv_options *o, struct srv_c
     return st;
 }
 
-/* Returns whether a directory entry is a model. Hidden names and names with control characters,
- * which would break log lines, are not models. A directory remains a model while its status cannot
- * be read, so that its served versions are not unloaded. */
-static bool is_model_folder(const char *dir, const struct dirent *entry)
+/* What a directory entry below --models is. */
+enum folder_kind { FOLDER_MODEL, FOLDER_DANGLING, FOLDER_NOT_UTF8, FOLDER_OTHER };
+
+/* Returns what a directory entry is. Hidden names and names with control characters, which would
+ * break log lines, are not models. A directory remains a model while its status cannot be read, so
+ * that its served versions are not unloaded. */
+static enum folder_kind kind_of_folder(const char *dir, const struct dirent *entry)
 {
     const char *name = entry->d_name;
     char path[4096];
     struct stat s;
+    if (name[0] == '.' || strcmp(name, "__pycache__") == 0 || strcmp(name, "lost+found") == 0 ||
+        (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) >= sizeof path)
+        return FOLDER_OTHER;
+    const int missing = stat(path, &s) == 0 ? 0 : errno;
+    if (missing && rt_errno_is_absence(missing))
+        return lstat(path, &s) == 0 && S_ISLNK(s.st_mode) ? FOLDER_DANGLING : FOLDER_OTHER;
+    if (missing ? entry->d_type == DT_REG : !S_ISDIR(s.st_mode))
+        return FOLDER_OTHER;
     for (const char *c = name; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 0x7f)
-            return false;
-    return name[0] != '.' && strcmp(name, "__pycache__") != 0 && strcmp(name, "lost+found") != 0 &&
-           (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) < sizeof path &&
-           (stat(path, &s) == 0 ? S_ISDIR(s.st_mode)
-                                : entry->d_type != DT_REG && !rt_errno_is_absence(errno));
+            return FOLDER_OTHER;
+    return rt_utf8_is_valid(name) ? FOLDER_MODEL : FOLDER_NOT_UTF8;
 }
 
-/* Returns a warning that lists the dangling links in `dir`, except hidden ones, or NULL if there
- * are none. */
-static const char *dangling_warning(struct rt_arena *arena, const char *dir,
-                                    struct dirent *const *names, int n)
+/* A list of the entries of a directory that are no models for one reason. */
+struct refused_folders {
+    char text[2000];
+    size_t used;
+    int more; /* number of entries for which `text` has no room */
+};
+
+static void refuse(struct refused_folders *r, const char *dir, const char *name)
 {
-    char text[2000], path[4096];
-    size_t used = 0;
-    int more = 0;
-    struct stat s;
-    for (int i = 0; i < n; i++) {
-        const char *name = names[i]->d_name;
-        if (name[0] == '.' ||
-            (size_t)snprintf(path, sizeof path, "%s/%s", dir, name) >= sizeof path ||
-            lstat(path, &s) || !S_ISLNK(s.st_mode) || !stat(path, &s) ||
-            !rt_errno_is_absence(errno))
-            continue;
-        const size_t len = strlen(path) + 2;
-        if (more || used + len >= sizeof text) {
-            more++;
-            continue;
-        }
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "", path);
+    const size_t n = strlen(dir) + strlen(name) + 3;
+
+    if (r->more || r->used + n >= sizeof r->text) {
+        r->more++;
+        return;
     }
-    if (!used)
-        return NULL;
-    return more ? rt_arena_printf(arena,
-                                  "--models: no models, for their links lead to nothing: %s "
-                                  "and %d more",
-                                  text, more)
-                : rt_arena_printf(arena, "--models: no models, for their links lead to nothing: %s",
-                                  text);
+    r->used += (size_t)snprintf(r->text + r->used, sizeof r->text - r->used, "%s%s/%s",
+                                r->used ? ", " : "", dir, name);
+}
+
+/* Appends a list to the warning of a configuration, if the list is not empty. */
+static void warn_of(struct srv_config *c, const struct refused_folders *r, const char *why)
+{
+    const char *before = c->warning ? c->warning : "--models: ";
+
+    if (!r->used && !r->more)
+        return;
+    const char *text = r->more
+                           ? rt_arena_printf(c->arena, "%s%sno models, for %s: %s and %d more",
+                                             before, c->warning ? "; " : "", why, r->text, r->more)
+                           : rt_arena_printf(c->arena, "%s%sno models, for %s: %s", before,
+                                             c->warning ? "; " : "", why, r->text);
+    c->warning = text ? text : c->warning;
 }
 
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
@@ -643,10 +660,14 @@ enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
     }
     struct srv_config *c = config_new(n);
     enum rt_status st = c ? RT_OK : no_memory(err);
-    if (c)
-        c->warning = dangling_warning(c->arena, absolute, names, n);
+    struct refused_folders dangling = {.used = 0}, strange = {.used = 0};
     for (int i = 0; i < n; i++) {
-        if (!st && is_model_folder(absolute, names[i])) {
+        const enum folder_kind kind = st ? FOLDER_OTHER : kind_of_folder(absolute, names[i]);
+        if (kind == FOLDER_DANGLING)
+            refuse(&dangling, absolute, names[i]->d_name);
+        else if (kind == FOLDER_NOT_UTF8)
+            refuse(&strange, absolute, names[i]->d_name);
+        if (kind == FOLDER_MODEL) {
             struct srv_model_config *m = &c->models[c->n_models++];
             m->platform = TENSORFLOW;
             m->policy = SRV_POLICY_LATEST;
@@ -660,8 +681,11 @@ enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
     }
     free(names);
     free(absolute);
-    if (!st)
+    if (!st) {
+        warn_of(c, &dangling, "their links lead to nothing");
+        warn_of(c, &strange, "their names are not UTF-8");
         st = sort_and_check(c, err);
+    }
     if (st) {
         srv_config_free(c);
         return st;

@@ -99,7 +99,8 @@ const struct srv_model_config *srv_config_find(const struct srv_config *c, const
 /* Returns the model's entry for a label, or NULL if there is none. `c` may be NULL. */
 const struct srv_label *srv_config_find_label(const struct srv_model_config *c, const char *label);
 /* Creates a config with one model per sub-directory of `dir` that is not hidden. Fails if `dir`
- * cannot be read. A dangling symbolic link is not a model, but the config's `warning` lists it. */
+ * cannot be read. Dangling symbolic links and directories whose names are not UTF-8 are not models,
+ * but the config's `warning` lists them. */
 enum rt_status srv_config_from_folder(const char *dir, struct srv_config **out,
                                       struct rt_error *err);
 

@@ -5,6 +5,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/clock.h"
 #include "server/config/config.h"
+#include "tensorflow_serving/config/model_server_config.pb-c.h"
 #include "tests/support/folder.h"
 
 static struct srv_config *config;
@@ -336,6 +337,31 @@ static void file_systems_that_are_not_local_are_refused_by_name(void **state)
     }
 }
 
+/* The text form refuses such a name itself, but a reload request may hold one. */
+static void a_name_that_is_not_utf8_is_refused(void **state)
+{
+    (void)state;
+    Tensorflow__Serving__ModelConfig model = TENSORFLOW__SERVING__MODEL_CONFIG__INIT;
+    Tensorflow__Serving__ModelConfig *models[] = {&model};
+    Tensorflow__Serving__ModelConfigList list = TENSORFLOW__SERVING__MODEL_CONFIG_LIST__INIT;
+    Tensorflow__Serving__ModelServerConfig message = TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__INIT;
+    struct srv_config *none = NULL;
+    char bad[] = "half\xff", good[] = "half\xc3\xa9", path[] = "/models/half";
+    char platform[] = "tensorflow";
+    model.name = bad;
+    model.base_path = path;
+    model.model_platform = platform;
+    list.n_config = 1;
+    list.config = models;
+    message.config_case = TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__CONFIG_MODEL_CONFIG_LIST;
+    message.model_config_list = &list;
+    assert_fails(srv_config_from_message(&message, &none, &err), RT_INVALID_ARGUMENT, &err,
+                 "is not UTF-8");
+    model.name = good;
+    assert_ok(srv_config_from_message(&message, &none, &err), &err);
+    srv_config_free(none);
+}
+
 static void every_directory_of_a_folder_is_a_model_but_hidden_ones(void **state)
 {
     (void)state;
@@ -344,6 +370,7 @@ static void every_directory_of_a_folder_is_a_model_but_hidden_ones(void **state)
     folder_make("models/a");
     folder_make("models/.git");
     folder_make("models/two\nlines");
+    folder_make("models/\xff\xfe");
     folder_write("models/make_a.py", "");
     srv_config_free(config);
     config = NULL;
@@ -352,6 +379,8 @@ static void every_directory_of_a_folder_is_a_model_but_hidden_ones(void **state)
     assert_string_equal(config->models[0].name, "a");
     assert_string_equal(config->models[1].name, "b");
     assert_int_equal(config->models[1].base_path[0], '/');
+    assert_non_null(strstr(config->warning, "no models, for their names are not UTF-8: "));
+    assert_non_null(strstr(config->warning, "models/\xff\xfe"));
     struct srv_config *none = NULL;
     assert_fails(srv_config_from_folder(folder_path("nothing"), &none, &err), RT_NOT_FOUND, &err,
                  "nothing");
@@ -438,6 +467,7 @@ int main(void)
         cmocka_unit_test(logging_is_kept),
         cmocka_unit_test(configs_are_the_same_when_they_say_the_same),
         cmocka_unit_test(file_systems_that_are_not_local_are_refused_by_name),
+        cmocka_unit_test(a_name_that_is_not_utf8_is_refused),
         cmocka_unit_test(every_directory_of_a_folder_is_a_model_but_hidden_ones),
         cmocka_unit_test(links_to_nothing_in_a_folder_are_named),
         cmocka_unit_test(a_model_that_may_not_be_looked_at_stays_one),
