@@ -18,7 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 CORES = len(os.sched_getaffinity(0))
 ONE_RUN_S = 1200  # time limit of a single test program
 BUILD_S = 3600  # time limit of a build, which may have to wait for tests
-FUZZ_TOTAL_S = 150  # time that each core spends on the fuzz targets of `./run test`
+FUZZ_TOTAL_S = 60  # time that each core spends on the fuzz targets of `./run test`
 FAULT_S = 200  # total time for the sample of faults that `./run test` injects, over all phases
 SOAK_S = 30
 FUZZ_OPS_S = 60
@@ -32,10 +32,9 @@ DISK_GB = 6  # disk space that `./run test` needs
 NOT_RUN = 77  # exit status of a program that cannot run on this machine
 START = time.monotonic()
 # End-to-end tests mostly wait (test_grpc_stall.py: 113 s with 15 s of CPU time), so more files than cores run at a
-# time. Under sanitizers the tests need more CPU time and could miss their time limits, so fewer files run. The files
-# that took longest when they were measured start first, so that no long file runs alone at the end.
+# time, also under sanitizers, where the tests have four times as much time. The files that took longest when they were
+# measured start first, so that no long file runs alone at the end.
 FILES_AT_A_TIME = 2 * CORES
-SANITIZED_FILES_AT_A_TIME = CORES + 1
 LONGEST = ("test_gpus.py", "test_grpc_stall.py", "test_bad_trees.py", "test_life.py", "test_grpc_frames.py",
            "test_costly_loads.py", "test_grpc_services.py", "test_config.py", "test_haproxy.py", "test_rest_tls.py",
            "test_limits.py", "test_endless.py", "test_batching.py", "test_stress.py", "test_rest_transport.py")
@@ -261,8 +260,7 @@ def end_to_end(tally, preset, slow, env=None, passes=(WHOLE_PASS,), without=()):
 
         return lambda: timed(run, command + [name], {**env, **settings}, timeout=2 * ONE_RUN_S), report
 
-    perform([job(name, one.how, one.env) for name, one in todo],
-            FILES_AT_A_TIME if slow == 1 else SANITIZED_FILES_AT_A_TIME)
+    perform([job(name, one.how, one.env) for name, one in todo], FILES_AT_A_TIME)
 
 
 def container(tally):
@@ -280,9 +278,9 @@ def container(tally):
     tally.add("container", passed, failed, seconds)
 
 
-def fuzz(tally, seconds=None, only=()):
-    """Runs each fuzz target over its corpus for a few seconds. New inputs go to build/, not into the tree."""
-    folder = os.path.join(ROOT, "build", "fuzz", "tests", "fuzz")
+def fuzz(tally, preset, seconds=None, only=()):
+    """Runs each fuzz target of a build over its corpus for a few seconds. New inputs go to build/, not into the tree."""
+    folder = os.path.join(ROOT, "build", preset, "tests", "fuzz")
     targets = sorted(n for n in os.listdir(folder)
                      if n.startswith("fuzz_") and os.access(os.path.join(folder, n), os.X_OK)
                      and os.path.isfile(os.path.join(folder, n)))
@@ -295,11 +293,11 @@ def fuzz(tally, seconds=None, only=()):
 
     def one(target):
         name = target[len("fuzz_"):]
-        grown = os.path.join(ROOT, "build", "fuzz", "corpus", name)
+        grown = os.path.join(ROOT, "build", preset, "corpus", name)
         os.makedirs(grown, exist_ok=True)
         seeds = os.path.join(ROOT, "tests", "fuzz", "corpus", name)
         command = [os.path.join(folder, target), f"-max_total_time={each}", "-timeout=60",
-                   "-rss_limit_mb=3072", "-print_final_stats=0", "-verbosity=0",
+                   "-rss_limit_mb=3072", "-print_final_stats=0", "-verbosity=0", "-keep_seed=1",
                    f"-artifact_prefix={grown}/../{name}-", grown]
         if os.path.isdir(seeds):
             command.append(seeds)
@@ -313,14 +311,16 @@ def fuzz(tally, seconds=None, only=()):
 
 
 def by_script(tally, name, script, seconds):
-    """Runs a program of tests/fault for `seconds`. The program's last line states the numbers of passed and failed
-    tests."""
-    say(f"{name}, {seconds} s")
-    (status, output), took = timed(run, [sys.executable, f"tests/fault/{script}.py", f"--seconds={seconds}"])
-    passed, failed = script_counts(status, output)
-    if failed:
-        print(output[-12000:])
-    tally.add(name, passed, failed, took)
+    """Returns the job of a program of tests/fault that runs for `seconds`. The program's last line states the numbers of
+    passed and failed tests."""
+    def report(answer):
+        (status, output), took = answer
+        passed, failed = script_counts(status, output)
+        if failed:
+            print(output[-12000:])
+        tally.add(name, passed, failed, took)
+
+    return lambda: timed(run, [sys.executable, f"tests/fault/{script}.py", f"--seconds={seconds}"]), report
 
 
 def ops(tally, preset, programs, folder="opfuzz", env=None):
@@ -386,7 +386,7 @@ def run_named(tally, names, preset, seconds):
     for kind, what in tests:
         if kind == "fuzz":
             if build(tally, "fuzz", "fuzzers"):
-                fuzz(tally, seconds or 60, [what])
+                fuzz(tally, "fuzz", seconds or 60, [what])
             continue
         if kind == "unit":
             status, output = run([os.path.join(ROOT, "build", preset, "tests", what)], env)
@@ -417,28 +417,32 @@ def test_release(tally, builds, is_quick):
                                          ("bounds.py", ["--kind=many"])]),
                  *replay(tally, "release")], CORES)
     if not is_quick:
-        builds.start("fuzz", "fuzzers")
-        builds.start("asan", "tests")
+        builds.start("asan", "tests", "fuzzers")
         # ThreadSanitizer can find nothing in a program with one thread.
         builds.start("tsan", "test_servers", *sorted(set(threaded.values())))
     if is_built:
         end_to_end(tally, "release", 1, passes=RELEASE_PASSES)
-        by_script(tally, "soak", "soak", SOAK_S)
+        say(f"soak, {SOAK_S} s")
+        perform([by_script(tally, "soak", "soak", SOAK_S)], 1)
     return threaded
 
 
 def test_sanitizers(tally, builds, threaded, seconds):
     """Runs the fuzz targets, and the tests under AddressSanitizer and ThreadSanitizer."""
-    if builds.wait(tally, "fuzz"):
-        fuzz(tally, seconds)
+    jobs = []
     if builds.wait(tally, "asan"):
+        fuzz(tally, "asan", seconds)
         perform([*unit(tally, "asan", SANITIZER_ENV), *replay(tally, "asan", SANITIZER_ENV)], CORES)
         perform(ops(tally, "asan", [("fuzz.py", [f"--seconds={FUZZ_OPS_S}", f"--cases={FUZZ_OPS_CASES}"]),
                                     ("advisories.py", [])]), CORES)
         end_to_end(tally, "asan", 4, SANITIZER_ENV)
-        by_script(tally, "faults", "run", FAULT_S)
-    if builds.wait(tally, "tsan"):
-        perform(unit(tally, "tsan", SANITIZER_ENV, threaded), CORES)
+        jobs.append(by_script(tally, "faults", "run", FAULT_S))
+    is_tsan_built = builds.wait(tally, "tsan")
+    if is_tsan_built:
+        jobs += unit(tally, "tsan", SANITIZER_ENV, threaded)
+    # The faults mostly wait, so they need no core of their own.
+    perform(jobs, CORES + 1)
+    if is_tsan_built:
         end_to_end(tally, "tsan", 4, SANITIZER_ENV, without=NOT_IN_TSAN)
 
 
@@ -458,7 +462,7 @@ def main():
         return run_named(tally, args.names, args.preset, args.seconds)
     if args.verb == "fuzz":
         if build(tally, "fuzz", "fuzzers"):
-            fuzz(tally, args.seconds or 60, args.names)
+            fuzz(tally, "fuzz", args.seconds or 60, args.names)
     else:
         free = shutil.disk_usage(ROOT).free / 1e9
         if free < DISK_GB and not args.quick:
