@@ -102,8 +102,10 @@ static bool act(struct srv_call *c)
 {
     const struct srv_action_steps *steps = c->method->endpoint->grpc.act;
     struct action *x = c->state;
-    const enum rt_status st = srv_call_open(c, &x->act.message);
+    enum rt_status st = steps->is_admin ? srv_grpc_check_admin(c) : RT_OK;
 
+    if (!st)
+        st = srv_call_open(c, &x->act.message);
     if (st)
         done(&x->act, st);
     else

@@ -3,6 +3,7 @@
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
 #include "server/grpc/grpc_stream.h"
+#include "server/protocol/protocol.h"
 #include "server/versions/manager.h"
 
 enum health { UNREPORTED = 0, SERVING = 1, NOT_SERVING = 2, UNKNOWN = 3 };
@@ -23,16 +24,25 @@ static enum rt_status read_service(struct srv_call *c, struct rt_span *service)
     return st;
 }
 
-/* Returns whether `name` names the server ("") or a service. As in TensorFlow Serving, the package
- * of a service may be omitted. */
-static bool is_service(const struct srv_options *o, struct rt_span name)
+static bool is_health_name(const struct srv_protocol *p, struct rt_span name)
 {
-    static const char *const shorts[] = {"", "PredictionService", "ModelService"};
-    struct rt_span services[SRV_GRPC_MAX_SERVICES];
-    int n = srv_grpc_services(o, services);
+    for (const char *const *at = p->health_names; at && *at; at++)
+        if (rt_span_is(name, *at))
+            return true;
+    return false;
+}
 
-    for (size_t i = 0; i < sizeof shorts / sizeof shorts[0]; i++)
-        if (rt_span_is(name, shorts[i]))
+/* Returns whether `name` names the server ("") or a service. */
+static bool is_service(const struct srv_server *server, struct rt_span name)
+{
+    const struct srv_protocols *protocols = server->protocols;
+    struct rt_span services[SRV_GRPC_MAX_SERVICES];
+    int n = srv_grpc_services(&server->options, services);
+
+    if (!name.n)
+        return true;
+    for (int i = 0; i < protocols->n; i++)
+        if (is_health_name(protocols->row[i], name))
             return true;
     for (int i = 0; i < n; i++)
         if (rt_span_eq(name, services[i]))
@@ -44,7 +54,7 @@ static enum health health_of(struct srv_server *server, struct rt_span service)
 {
     bool draining = atomic_load(&server->draining);
 
-    if (is_service(&server->options, service))
+    if (is_service(server, service))
         return srv_is_ready(server->manager) && !draining ? SERVING : NOT_SERVING;
     if (srv_model_is_ready(server->manager, service))
         return draining ? NOT_SERVING : SERVING;

@@ -20,7 +20,6 @@
  * | grpc_methods.c    | contains the table of methods                                      |
  * | grpc_inference.c  | handles inferences                                                 |
  * | grpc_describe.c   | handles requests for information                                   |
- * | grpc_reload.c     | reloads the model config                                           |
  * | grpc_health.c     | handles the service grpc.health.v1                                 |
  * | grpc_reflection.c | handles the service of gRPC reflection                             |
  *
@@ -240,11 +239,5 @@ void srv_grpc_background_stop(struct srv_grpc_background *a);
 /* Performs the next step of closing the I/O loop. Called at the end of each turn of a closing
  * loop. */
 void srv_grpc_close_turn(struct srv_grpc_loop *loop);
-
-/* Checks that --model_root exists and that --admin_token_file is readable and contains a token. */
-enum rt_status srv_grpc_check_admin_files(const struct srv_options *o, struct rt_error *err);
-/* Makes the checks of srv_grpc_check_admin_files, and logs a warning if every client of the gRPC
- * port may perform admin actions. */
-enum rt_status srv_grpc_start_admin(const struct srv_options *o, struct rt_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-#include <stdio.h>
+#include <assert.h>
 
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
@@ -6,16 +6,12 @@
 /* Maximum size in bytes of the messages of methods that are always read on the I/O loop. */
 enum { SMALL = 16 << 10 };
 
-#define MODEL    "/tensorflow.serving.ModelService/"
-#define HEALTH   "/grpc.health.v1.Health/"
-#define REFLECT  "/ServerReflectionInfo"
-#define PROFILER "/tensorflow.ProfilerService/"
+#define HEALTH  "/grpc.health.v1.Health/"
+#define REFLECT "/ServerReflectionInfo"
 
 /* The methods that are not in the tables of the protocols. */
 /* clang-format off */
 static const struct srv_grpc_method own[] = {
-    {MODEL "HandleReloadConfigRequest", SRV_GRPC_BY_PATH, SRV_OTHER, 0, srv_grpc_reload_config,
-     NULL, NULL},
     {HEALTH "Check", SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, SMALL, srv_grpc_health_check,
      srv_grpc_health_off, NULL},
     {HEALTH "Watch", SRV_GRPC_BY_PATH, SRV_NOT_COUNTED, SMALL, srv_grpc_health_watch,
@@ -27,14 +23,17 @@ static const struct srv_grpc_method own[] = {
 };
 /* clang-format on */
 
+/* The protocols whose methods are in the table. Set by srv_grpc_methods. */
+static const struct srv_protocols *known;
+
 static const char *why_unknown(struct rt_span path)
 {
-    const size_t n = sizeof PROFILER - 1;
+    const char *why = NULL;
 
-    if (path.n >= n && memcmp(path.p, PROFILER, n) == 0)
-        return "there is no TensorFlow in this server to profile; the metrics page has its times, "
-               "and `slipway run --bench` those of a model";
-    return "there is no such method";
+    for (int k = 0; k < known->n && !why; k++)
+        if (known->row[k]->why_unknown)
+            why = known->row[k]->why_unknown(path);
+    return why ? why : "there is no such method";
 }
 
 /* The table of all methods: first those of the protocols, and then `own`. Filled by
@@ -53,8 +52,10 @@ int srv_grpc_services(const struct srv_options *o, struct rt_span *out)
         int k = 0;
         while (k < n && !rt_span_eq(out[k], name))
             k++;
-        if (k == n && n < SRV_GRPC_MAX_SERVICES && !(m->off && m->off(o)))
-            out[n++] = name;
+        if (k < n || (m->off && m->off(o)))
+            continue;
+        assert(n < SRV_GRPC_MAX_SERVICES);
+        out[n++] = name;
     }
     return n;
 }
@@ -82,16 +83,22 @@ static struct srv_grpc_method method_of(const struct srv_endpoint *e)
     };
 }
 
+/* If the table were full, a method would be missing, so the server does not start. */
+static void add(struct srv_grpc_method m)
+{
+    assert(methods.n < SRV_GRPC_MAX_METHODS);
+    rows[methods.n++] = m;
+}
+
 const struct srv_grpc_methods *srv_grpc_methods(const struct srv_protocols *protocols)
 {
-    int n = 0;
-
+    known = protocols;
+    methods.n = 0;
     for (int k = 0; k < protocols->n; k++)
         for (int i = 0; i < protocols->row[k]->n_endpoints; i++)
-            if (protocols->row[k]->endpoints[i]->grpc_path && n < SRV_GRPC_MAX_METHODS)
-                rows[n++] = method_of(protocols->row[k]->endpoints[i]);
-    for (size_t i = 0; i < sizeof own / sizeof *own && n < SRV_GRPC_MAX_METHODS; i++)
-        rows[n++] = own[i];
-    methods.n = n;
+            if (protocols->row[k]->endpoints[i]->grpc_path)
+                add(method_of(protocols->row[k]->endpoints[i]));
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        add(own[i]);
     return &methods;
 }

@@ -63,7 +63,6 @@ void srv_grpc_inference(struct srv_call *c);
 void srv_grpc_inference_stream(struct srv_call *c);
 void srv_grpc_describe(struct srv_call *c);
 void srv_grpc_act(struct srv_call *c);
-void srv_grpc_reload_config(struct srv_call *c);
 void srv_grpc_health_check(struct srv_call *c);
 void srv_grpc_health_watch(struct srv_call *c);
 void srv_grpc_reflect(struct srv_call *c);

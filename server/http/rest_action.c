@@ -47,27 +47,32 @@ static enum rt_status check(struct srv_action *a, bool is_admin)
 /* Runs on a background thread, because the body may be large. */
 static bool act(struct srv_rest_request *r)
 {
+    const struct srv_action_steps *steps = r->route.endpoint->rest.act;
     struct action *x = rt_arena_alloc(r->arena, sizeof *x);
     enum rt_status st = x ? RT_OK : rt_fail_memory(&r->err, "a request", sizeof *x);
 
+    if (x) {
+        x->request = r;
+        x->act = (struct srv_action){.server = r->server,
+                                     .arena = r->arena,
+                                     .err = &r->err,
+                                     .spec = r->route.spec,
+                                     .cancelled = &r->job.cancelled,
+                                     .out = &r->out,
+                                     .check = check,
+                                     .done = done};
+        if (steps->is_admin)
+            st = check(&x->act, true);
+    }
     if (!st && r->gzip)
         st = srv_rest_inflate(r, SIZE_MAX);
     if (st) {
         respond(r, st);
         return true;
     }
-    x->request = r;
     x->body = rt_span_of(r->body.p, r->body.n);
-    x->act = (struct srv_action){.server = r->server,
-                                 .arena = r->arena,
-                                 .err = &r->err,
-                                 .message = srv_cursor_of(&x->body, x->body.n),
-                                 .spec = r->route.spec,
-                                 .cancelled = &r->job.cancelled,
-                                 .out = &r->out,
-                                 .check = check,
-                                 .done = done};
-    r->route.endpoint->rest.act->perform(&x->act);
+    x->act.message = srv_cursor_of(&x->body, x->body.n);
+    steps->perform(&x->act);
     return false;
 }
 

@@ -4,7 +4,9 @@
 #include <string.h>
 #include <strings.h>
 
+#include "runtime/base/log.h"
 #include "runtime/files/file.h"
+#include "server/versions/model_root.h"
 
 enum { MAX_TOKEN = 4096 };
 
@@ -94,10 +96,25 @@ enum rt_status srv_admin_check(const struct srv_options *o, const struct srv_adm
     return RT_OK;
 }
 
-enum rt_status srv_admin_check_token_file(const struct srv_options *o, struct rt_error *err)
+enum rt_status srv_admin_check_files(const struct srv_options *o, struct rt_error *err)
 {
     char buffer[MAX_TOKEN + 1];
     struct rt_span token;
+    const enum rt_status st = srv_model_root_exists(o->model_root, err);
 
-    return *o->admin_token_file ? read_token(o->admin_token_file, buffer, &token, err) : RT_OK;
+    if (st || !*o->admin_token_file)
+        return st;
+    return read_token(o->admin_token_file, buffer, &token, err);
+}
+
+enum rt_status srv_admin_start(const struct srv_options *o, struct rt_error *err)
+{
+    const enum rt_status st = srv_admin_check_files(o, err);
+
+    if (!st && !srv_admin_has_address(o) && !*o->admin_token_file)
+        RT_LOG(RT_LOG_WARNING, "whoever reaches the gRPC port or the REST port may change which "
+                               "models are served (HandleReloadConfigRequest, load and unload): "
+                               "see --admin_address, --admin_socket, --admin_token_file and "
+                               "--model_root");
+    return st;
 }

@@ -26,7 +26,10 @@ enum rt_status srv_admin_check(const struct srv_options *o, const struct srv_adm
                                struct rt_error *err);
 /* Returns whether admin actions have an address of their own. */
 bool srv_admin_has_address(const struct srv_options *o);
-/* Checks that a token can be read from --admin_token_file, if it is set. */
-enum rt_status srv_admin_check_token_file(const struct srv_options *o, struct rt_error *err);
+/* Checks that --model_root exists and that --admin_token_file is readable and contains a token. */
+enum rt_status srv_admin_check_files(const struct srv_options *o, struct rt_error *err);
+/* Makes the checks of srv_admin_check_files, and logs a warning if every client may perform admin
+ * actions. */
+enum rt_status srv_admin_start(const struct srv_options *o, struct rt_error *err);
 
 #endif

@@ -55,14 +55,15 @@ struct srv_action {
     struct srv_server *server;
     struct rt_arena *arena;
     struct rt_error *err;
-    struct srv_cursor message; /* the request message or body, valid until `perform` returns */
+    struct srv_cursor message; /* the request message or body, valid until `done` is called */
     /* over HTTP, the model or shared memory region that the path names */
     struct srv_model_spec spec;
     const _Atomic bool *cancelled; /* whether the client has disconnected */
     struct rt_bytes *out;          /* the body or message of the response */
-    /* The transport sets `check` and `done`. `perform` calls `check` before it changes anything. If
-     * `is_admin` is set, `check` requires the permission to perform admin actions (admin.h).
-     * Otherwise it only refuses requests from web pages of another origin. */
+    /* The transport sets `check` and `done`. Unless the steps have `is_admin` set, `perform` calls
+     * `check` before it changes anything. If the argument `is_admin` is true, `check` requires the
+     * permission to perform admin actions (admin.h). Otherwise it only refuses requests from web
+     * pages of another origin. */
     enum rt_status (*check)(struct srv_action *a, bool is_admin);
     /* The action calls `done` once, on any thread, and then no longer uses the struct. If `st` is
      * an error, `err` contains the error message. */
@@ -71,6 +72,9 @@ struct srv_action {
 
 struct srv_action_steps {
     void (*perform)(struct srv_action *a);
+    /* Set if every request requires the permission to perform admin actions. The transport then
+     * calls `check` before it inflates the message, and `perform` need not call it. */
+    bool is_admin;
 };
 
 /* How a call is decoded and encoded over one transport. One pointer is set. If the call
@@ -127,6 +131,12 @@ struct srv_protocol {
     /* The name of the header that states the length of the JSON in a body with binary data. NULL if
      * the protocol has no bodies with binary data. */
     const char *json_length_header;
+    /* Further names by which grpc.health.v1 knows the protocol's gRPC services: a list that ends
+     * with NULL, or NULL. */
+    const char *const *health_names;
+    /* Returns why the gRPC method `path`, which is not in the table, does not exist, or NULL if the
+     * protocol has nothing to say about it. The pointer may be NULL. */
+    const char *(*why_unknown)(struct rt_span path);
 };
 
 /* The table of all protocols. Requests that match no protocol get errors in the format of the first

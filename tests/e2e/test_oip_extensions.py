@@ -235,6 +235,8 @@ class Repository(test_oip.Client):
             self.log_settings(log_info=False)
         self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAUTHENTICATED)
         self.assertEqual(self.ask("POST", "/v2/logging", b"{}")[0], 401)
+        for path in ("/v2/logging", "/v2/repository/models/half/unload"):  # the body is not even inflated
+            self.assertEqual(self.ask("POST", path, b"no gzip", {"Content-Encoding": "gzip"})[0], 401)
         self.assertTrue(self.is_ready("half"))
         self.switch("unload", "half", headers={"Authorization": "Bearer s3cret"})
         self.assertFalse(self.is_ready("half"))

@@ -42,6 +42,12 @@ HANDLES_MESSAGES_OF = {
 }
 GENERATED = ("inference/", "tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/health/",
              "grpc/reflection/", "opentelemetry/")
+# The transports name no call, message or header of a single protocol. The exception is SSLConfig, the file format of
+# --ssl_config_file.
+TRANSPORTS = ("server/http/", "server/grpc/")
+OF_ONE_PROTOCOL = re.compile(
+    r"tensorflow\.|tensorflow_serving/apis|\w*(?:Prediction|Model|Session|GRPCInference)Service|ReloadConfig|ModelInfer"
+    r"|Inference-Header|/v[12]\b|#include \"inference/")
 BANNED = {"strcpy", "strcat", "sprintf", "strncpy", "strtok", "atoi", "alloca"}
 ONLY_IN_MAIN = {"getenv", "setlocale"}
 # The output of commands may contain text from models and servers, so rt_print (runtime/base/print.h) escapes it.
@@ -102,12 +108,25 @@ def check_protocols(path, text):
             yield 1, f"no longer includes headers of {folder}: remove it from HANDLES_MESSAGES_OF in tests/lint/lint.py"
 
 
+def check_transports(path, text):
+    if not path.startswith(TRANSPORTS):
+        return
+    for number, line in enumerate(without_comments(text).splitlines(), 1):
+        if match := OF_ONE_PROTOCOL.search(line):
+            yield number, f'names "{match[0]}": what one protocol knows belongs in its folder below server/protocol/'
+
+
 def check_included_sources(path, text):
     del path
     for number, line in enumerate(text.splitlines(), 1):
         match = re.match(r'\s*#\s*include\s+["<]([^">]+\.c)[">]', line)
         if match:
             yield number, f'includes "{match.group(1)}": what other files need of a .c file belongs in a header'
+
+
+def without_comments(text):
+    pattern = r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/'
+    return re.sub(pattern, lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\n]", " ", m[0]), text, flags=re.S)
 
 
 def without_comments_and_strings(text):
@@ -250,7 +269,8 @@ def main():
             continue
         checks = [check_paths]
         if kind in (".c", ".h", ".cu", ".cuh") or (kind == ".cc" and path.startswith("kernels/")):
-            checks += [check_includes, check_protocols, check_included_sources, check_calls, check_allocations, check_lines]
+            checks += [check_includes, check_protocols, check_transports, check_included_sources,
+                       check_calls, check_allocations, check_lines]
             formatted.append(path)
         elif kind == ".py" and not path.startswith("tests/conformance/specs/"):
             checks.append(check_lines)  # specifications are tables

@@ -117,10 +117,8 @@ enum rt_status srv_oip_read_switch(struct srv_action *a, bool is_on, bool is_jso
 
 static void begin(struct srv_action *a, bool is_on, bool is_json)
 {
-    enum rt_status st = a->check(a, true);
+    enum rt_status st = srv_oip_read_switch(a, is_on, is_json);
 
-    if (!st)
-        st = srv_oip_read_switch(a, is_on, is_json);
     if (!st && is_json)
         rt_bytes_adds(a->out, "{}");
     if (!st)
@@ -150,5 +148,7 @@ static void unload(struct srv_action *a)
     begin(a, false, false);
 }
 
-const struct srv_action_steps srv_oip_load_json = {load_json}, srv_oip_load = {load},
-                              srv_oip_unload_json = {unload_json}, srv_oip_unload = {unload};
+const struct srv_action_steps srv_oip_load_json = {.perform = load_json, .is_admin = true},
+                              srv_oip_load = {.perform = load, .is_admin = true},
+                              srv_oip_unload_json = {.perform = unload_json, .is_admin = true},
+                              srv_oip_unload = {.perform = unload, .is_admin = true};

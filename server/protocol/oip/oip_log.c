@@ -174,10 +174,8 @@ static enum rt_status set_from_json(struct srv_action *a)
 
 static void set_json(struct srv_action *a)
 {
-    enum rt_status st = a->check(a, true);
+    const enum rt_status st = set_from_json(a);
 
-    if (!st)
-        st = set_from_json(a);
     if (!st)
         write_json(a->out);
     a->done(a, st);
@@ -292,4 +290,5 @@ static void log_settings(struct srv_action *a)
 }
 
 const struct srv_description_steps srv_oip_log_json = {find_log, write_log_json};
-const struct srv_action_steps srv_oip_set_log_json = {set_json}, srv_oip_log = {log_settings};
+const struct srv_action_steps srv_oip_set_log_json = {.perform = set_json, .is_admin = true},
+                              srv_oip_log = {.perform = log_settings};

@@ -208,7 +208,7 @@ static void write_message(const struct srv_description *d, struct rt_bytes *out)
 
 const struct srv_description_steps srv_oip_regions_json = {find, write_json};
 const struct srv_description_steps srv_oip_regions = {find_message, write_message};
-const struct srv_action_steps srv_oip_region_register_json = {register_json};
-const struct srv_action_steps srv_oip_region_register = {register_message};
-const struct srv_action_steps srv_oip_region_unregister_json = {unregister_json};
-const struct srv_action_steps srv_oip_region_unregister = {unregister_message};
+const struct srv_action_steps srv_oip_region_register_json = {.perform = register_json};
+const struct srv_action_steps srv_oip_region_register = {.perform = register_message};
+const struct srv_action_steps srv_oip_region_unregister_json = {.perform = unregister_json};
+const struct srv_action_steps srv_oip_region_unregister = {.perform = unregister_message};

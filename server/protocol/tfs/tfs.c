@@ -1,5 +1,7 @@
 #include "server/protocol/tfs/tfs.h"
 
+#include <string.h>
+
 #include "server/protocol/route.h"
 #include "server/protocol/tfs/json_tensor.h"
 
@@ -68,6 +70,22 @@ static const struct srv_endpoint status_call = {
     .grpc = {.describe = &srv_tfs_status},
     .grpc_path = MODEL "GetModelStatus",
 };
+
+static const struct srv_endpoint reload_call = {
+    .api = SRV_OTHER,
+    .grpc = {.act = &srv_tfs_reload},
+    .grpc_path = MODEL "HandleReloadConfigRequest",
+};
+
+static const char *why_unknown(struct rt_span path)
+{
+    static const char profiler[] = "/tensorflow.ProfilerService/";
+
+    return path.n >= sizeof profiler - 1 && memcmp(path.p, profiler, sizeof profiler - 1) == 0
+               ? "there is no TensorFlow in this server to profile; the metrics page has its "
+                 "times, and `slipway run --bench` those of a model"
+               : NULL;
+}
 
 /* ---- REST routes: TensorFlow Serving's patterns of paths ---- */
 
@@ -174,8 +192,10 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
 
 static const struct srv_endpoint *const endpoints[] = {
     &predict_call,     &classify_call, &regress_call, &multi_inference_call,
-    &session_run_call, &metadata_call, &status_call,
+    &session_run_call, &metadata_call, &status_call,  &reload_call,
 };
+/* TensorFlow Serving's health service knows these services without their package. */
+static const char *const health_names[] = {"PredictionService", "ModelService", NULL};
 
 const struct srv_protocol srv_tfs = {
     .root = "/v1/",
@@ -183,6 +203,8 @@ const struct srv_protocol srv_tfs = {
     .n_endpoints = sizeof endpoints / sizeof *endpoints,
     .route = route,
     .write_error = srv_json_error,
+    .health_names = health_names,
+    .why_unknown = why_unknown,
 };
 
 const struct srv_inference_steps *srv_tfs_steps(enum srv_api api)

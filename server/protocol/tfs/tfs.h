@@ -20,6 +20,7 @@ const struct srv_inference_steps *srv_tfs_steps(enum srv_api api);
 
 extern const struct srv_description_steps srv_tfs_metadata, srv_tfs_status;
 extern const struct srv_description_steps srv_tfs_metadata_json, srv_tfs_status_json;
+extern const struct srv_action_steps srv_tfs_reload;
 
 /* Implements srv_inference_steps.check_spec for gRPC's methods. */
 enum rt_status srv_tfs_check_spec(const struct srv_inference *inf, struct rt_error *err);

@@ -1,22 +1,21 @@
 /* Implements ModelService.HandleReloadConfigRequest. The response is sent once every new model is
  * available or has failed. Only the calling client waits. */
-#include <stdlib.h>
+#include "server/protocol/tfs/tfs.h"
+
 #include <string.h>
 
 #include "runtime/base/log.h"
 #include "server/base/log_limit.h"
-#include "server/grpc/grpc_call.h"
-#include "server/grpc/grpc_methods.h"
-#include "server/versions/manager.h"
-#include "server/metrics/metrics.h"
+#include "server/protocol/wire.h"
 #include "server/telemetry/metrics_page.h"
 #include "server/telemetry/metrics_total.h"
+#include "server/versions/manager.h"
 
 enum {
     MAX_METRICS = 1000, /* maximum number of names in a request, including repeated ones */
     MAX_NAME = 1024,    /* in bytes */
     /* Maximum size of all config fields in bytes. They and the names are copied to the arena of
-     * the call, which has 16 MiB. */
+     * the request, which has 16 MiB. */
     MAX_CONFIG = 15 << 20,
 };
 
@@ -30,6 +29,7 @@ struct metric {
 };
 
 struct reload {
+    struct srv_action *action;
     struct rt_span config; /* the contents of all config fields, one after the other */
     size_t config_bytes;   /* the sum of their sizes */
     /* number of names in the request, and number of distinct names */
@@ -45,18 +45,18 @@ static bool has_metric(const struct reload *r, struct rt_span name)
     return false;
 }
 
-static enum rt_status add_metric(struct srv_call *c, struct reload *r, const struct srv_field *f)
+static enum rt_status add_metric(struct srv_action *a, struct reload *r, const struct srv_field *f)
 {
     struct rt_span name;
 
     if (r->n_names++ == MAX_METRICS)
-        return rt_fail(&c->err, RT_INVALID_ARGUMENT,
+        return rt_fail(a->err, RT_INVALID_ARGUMENT,
                        "ReloadConfigRequest.metric_names has more than %d names", MAX_METRICS);
-    enum rt_status st = srv_field_span(f, &name, c->arena, &c->err);
+    enum rt_status st = srv_field_span(f, &name, a->arena, a->err);
     if (st)
         return st;
     if (name.n > MAX_NAME)
-        return rt_fail(&c->err, RT_INVALID_ARGUMENT,
+        return rt_fail(a->err, RT_INVALID_ARGUMENT,
                        "ReloadConfigRequest.metric_names has a name of %zu bytes, %d are the most",
                        name.n, MAX_NAME);
     if (has_metric(r, name))
@@ -66,11 +66,12 @@ static enum rt_status add_metric(struct srv_call *c, struct reload *r, const str
 }
 
 /* Adds the size of a config field to the sum. */
-static enum rt_status count_config(struct srv_call *c, struct reload *r, const struct srv_field *f)
+static enum rt_status count_config(struct srv_action *a, struct reload *r,
+                                   const struct srv_field *f)
 {
     r->config_bytes += f->body.left;
     if (r->config_bytes > MAX_CONFIG)
-        return rt_fail(&c->err, RT_RESOURCE_EXHAUSTED,
+        return rt_fail(a->err, RT_RESOURCE_EXHAUSTED,
                        "ReloadConfigRequest.config has %zu bytes, %d are the most", r->config_bytes,
                        MAX_CONFIG);
     return RT_OK;
@@ -78,7 +79,7 @@ static enum rt_status count_config(struct srv_call *c, struct reload *r, const s
 
 /* Sets r->config. Protobuf merges the occurrences of a message field, and the result is the message
  * whose encoding is the concatenation of the occurrences. */
-static enum rt_status join_configs(struct srv_call *c, struct srv_cursor at, struct reload *r)
+static enum rt_status join_configs(struct srv_action *a, struct srv_cursor at, struct reload *r)
 {
     struct srv_field f;
     size_t n = 0;
@@ -89,9 +90,9 @@ static enum rt_status join_configs(struct srv_call *c, struct srv_cursor at, str
         if (!srv_field_is(&f, 1, SRV_BYTES))
             continue;
         if (more == r->config_bytes) /* all other occurrences are empty */
-            return srv_field_span(&f, &r->config, c->arena, &c->err);
-        if (!all && !(all = rt_arena_alloc(c->arena, r->config_bytes)))
-            return rt_fail_memory(&c->err, "a reload", r->config_bytes);
+            return srv_field_span(&f, &r->config, a->arena, a->err);
+        if (!all && !(all = rt_arena_alloc(a->arena, r->config_bytes)))
+            return rt_fail_memory(a->err, "a reload", r->config_bytes);
         srv_cursor_copy(&f.body, all + n, more);
         n += more;
     }
@@ -99,27 +100,26 @@ static enum rt_status join_configs(struct srv_call *c, struct srv_cursor at, str
     return RT_OK;
 }
 
-/* Reads a ReloadConfigRequest. The spans in *r are valid until the call ends. */
-static enum rt_status read_reload(struct srv_call *c, struct reload *r)
+/* Reads a ReloadConfigRequest. The spans in *r are valid until the message is freed. */
+static enum rt_status read_reload(struct srv_action *a, struct reload *r)
 {
-    struct srv_cursor at, start;
+    struct srv_cursor at = a->message;
     struct srv_field f;
-    enum rt_status st = srv_call_open(c, &at);
+    enum rt_status st = RT_OK;
     int got = 0;
 
-    start = at;
-    r->metrics = rt_arena_array(c->arena, MAX_METRICS, sizeof *r->metrics);
-    if (!st && !r->metrics)
-        st = rt_fail_memory(&c->err, "a reload", 0);
+    r->metrics = rt_arena_array(a->arena, MAX_METRICS, sizeof *r->metrics);
+    if (!r->metrics)
+        st = rt_fail_memory(a->err, "a reload", 0);
     while (!st && (got = srv_field_next(&at, &f)) > 0) {
         if (srv_field_is(&f, 1, SRV_BYTES))
-            st = count_config(c, r, &f);
+            st = count_config(a, r, &f);
         else if (srv_field_is(&f, 2, SRV_BYTES))
-            st = add_metric(c, r, &f);
+            st = add_metric(a, r, &f);
     }
     if (!st && got < 0)
-        st = srv_wire_malformed(&c->err, "ReloadConfigRequest");
-    return st ? st : join_configs(c, start, r);
+        st = srv_wire_malformed(a->err, "ReloadConfigRequest");
+    return st ? st : join_configs(a, a->message, r);
 }
 
 /* Writes to `out` the current values of the counters that the request names. The values come from
@@ -185,59 +185,62 @@ static void write_response(struct srv_server *server, const struct reload *r, co
     rt_bytes_clear(&one);
 }
 
-/* Sends the response. Runs on the manager's thread after the reload. */
-static void done(void *arg, enum rt_status st, const struct rt_error *err)
+/* Ends the action with the response to the reload. */
+static void finish(struct reload *r, enum rt_status st, const char *remark)
 {
-    struct srv_call *c = arg;
-    struct rt_bytes out;
-    struct rt_error none = {0};
-    size_t n = 0;
+    struct srv_action *a = r->action;
 
-    rt_bytes_init(&out, 1 << 20);
     if (!st) {
-        write_response(c->server, c->state, rt_error_text(err), &out);
-        if (out.failed) {
-            st = rt_fail_memory(&none, "the response", out.limit);
-            err = &none;
-        }
+        write_response(a->server, r, remark, a->out);
+        if (a->out->failed)
+            st = rt_fail_memory(a->err, "the response", a->out->limit);
     }
     if (st && srv_log_admits(&log_limit, SUBJECT))
-        RT_LOG(RT_LOG_ERROR, "ReloadConfig failed: %s", rt_error_text(err));
-    char *p = st ? NULL : rt_bytes_take(&out, &n);
-    rt_bytes_clear(&out);
-    srv_call_respond_expected(c, p, n, st, st ? rt_error_text(err) : NULL);
+        RT_LOG(RT_LOG_ERROR, "ReloadConfig failed: %s", rt_error_text(a->err));
+    a->done(a, st);
 }
 
-/* Starts a reload. Runs on a background thread, because the message may be large and reading the
- * counters requires the complete metrics page. */
-static bool reload(struct srv_call *c)
+/* Runs on the manager's thread after the reload. */
+static void reloaded(void *arg, enum rt_status st, const struct rt_error *err)
 {
-    struct reload *r = rt_arena_alloc(c->arena, sizeof *r);
-    enum rt_status st = r ? srv_grpc_check_admin(c) : rt_fail_memory(&c->err, "a reload", 0);
+    struct reload *r = arg;
 
-    c->state = r;
-    if (st) {
-        srv_call_respond_expected(c, NULL, 0, st, rt_error_text(&c->err));
-        return false;
-    }
-    st = read_reload(c, r);
-    if (!st) {
-        if (srv_log_admits(&log_limit, SUBJECT))
-            RT_LOG(RT_LOG_INFO, "a reload of the model configuration was asked for");
-        double before[MAX_METRICS];
-        st = read_metrics(c->server, r, before, &c->err);
-        for (int i = 0; !st && i < r->n_metrics; i++)
-            r->metrics[i].before = before[i];
-    }
-    if (!st)
-        st = srv_manager_reload(c->server->manager, r->config, &c->job.cancelled, done, c, &c->err);
     if (st)
-        done(c, st, &c->err);
-    return false;
+        rt_error_copy(r->action->err, err);
+    finish(r, st, st ? "" : rt_error_text(err));
 }
 
-void srv_grpc_reload_config(struct srv_call *c)
+/* Reads the request, and the values of its counters before the reload. */
+static enum rt_status prepare(struct srv_action *a, struct reload *r)
 {
-    srv_call_expect(c, true);
-    srv_call_in_background(c, SRV_BACKGROUND_ADMIN, reload);
+    double before[MAX_METRICS];
+    enum rt_status st = read_reload(a, r);
+
+    if (st)
+        return st;
+    if (srv_log_admits(&log_limit, SUBJECT))
+        RT_LOG(RT_LOG_INFO, "a reload of the model configuration was asked for");
+    st = read_metrics(a->server, r, before, a->err);
+    for (int i = 0; !st && i < r->n_metrics; i++)
+        r->metrics[i].before = before[i];
+    return st;
 }
+
+static void reload(struct srv_action *a)
+{
+    struct reload *r = rt_arena_alloc(a->arena, sizeof *r);
+    enum rt_status st;
+
+    if (!r) {
+        a->done(a, rt_fail_memory(a->err, "a reload", sizeof *r));
+        return;
+    }
+    r->action = a;
+    st = prepare(a, r);
+    if (!st)
+        st = srv_manager_reload(a->server->manager, r->config, a->cancelled, reloaded, r, a->err);
+    if (st)
+        finish(r, st, "");
+}
+
+const struct srv_action_steps srv_tfs_reload = {.perform = reload, .is_admin = true};
