@@ -25,7 +25,9 @@ static const char last_chunk[] = "0\r\n\r\n";
 
 void srv_http_stream_init(struct srv_http_stream *s, size_t max_head)
 {
-    *s = (struct srv_http_stream){.stage = SRV_HTTP_HEAD};
+    static const char *const none[] = {NULL};
+
+    *s = (struct srv_http_stream){.stage = SRV_HTTP_HEAD, .also_kept = none};
     rt_bytes_init(&s->held, max_head > CHUNK_LINE_BYTES ? max_head : CHUNK_LINE_BYTES);
 }
 
@@ -178,11 +180,17 @@ static bool is_kept(struct head *h, struct rt_span name, struct rt_span value)
         h->n_encodings++;
         h->is_chunked = is_name(value, "chunked");
         return true;
-    case 31: /* the Open Inference Protocol's json_length_header */
-        return is_name(name, "Inference-Header-Content-Length");
     default:
         return false;
     }
+}
+
+static bool is_listed(const char *const *list, struct rt_span name)
+{
+    for (; *list; list++)
+        if (is_name(name, *list))
+            return true;
+    return false;
 }
 
 static int bad_line(struct head *h, int http, const char *why)
@@ -276,7 +284,7 @@ static void take_head(struct srv_http_stream *s, struct rt_span head, struct rt_
         if (!first && !cut_header(line, &name, &value))
             h.bad_header = true;
         else if (!first)
-            keep = is_kept(&h, name, value) || (s->also_kept && is_name(name, s->also_kept));
+            keep = is_kept(&h, name, value) || is_listed(s->also_kept, name);
         h.n_kept += keep;
         if (!keep) {
             rt_bytes_add(out, kept, (size_t)(at - kept));

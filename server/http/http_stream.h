@@ -40,8 +40,9 @@ struct srv_http_stream {
     uint64_t refused;     /* number of the refused request, or 0 if no request was refused */
     int http;
     const char *why; /* reason for the refusal, a string literal */
-    /* name of a further header that libmicrohttpd receives, or NULL; set by the caller */
-    const char *also_kept;
+    /* Names of further headers that libmicrohttpd receives: a list that ends with NULL. Empty
+     * unless the caller sets it. */
+    const char *const *also_kept;
 };
 
 /* Initialises a stream. `max_head` is the maximum size in bytes of a request line with its headers,

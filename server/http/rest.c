@@ -1,5 +1,6 @@
 #include "server/http/rest.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include "server/http/rest_call.h"
 #include "server/http/rest_connection.h"
 #include "server/http/rest_loop.h"
+#include "server/protocol/protocol.h"
 
 /* ---- the loop ---- */
 
@@ -303,6 +305,22 @@ static enum rt_status start_loop(struct srv_rest *r, struct srv_rest_loop *l, in
     return RT_OK;
 }
 
+/* Lists the headers that the quotas and the protocols read, in addition to those that
+ * libmicrohttpd always receives. */
+static void list_headers(struct srv_rest *r)
+{
+    const struct srv_protocols *protocols = r->server->protocols;
+    int n = 0;
+
+    if (r->server->quota)
+        r->also_kept[n++] = r->server->options.quota_client;
+    for (int i = 0; i < protocols->n; i++)
+        if (protocols->row[i]->json_length_header) {
+            assert(n < SRV_REST_MAX_ALSO_KEPT);
+            r->also_kept[n++] = protocols->row[i]->json_length_header;
+        }
+}
+
 enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handle,
                               struct srv_rest **out, struct rt_error *err)
 {
@@ -324,6 +342,7 @@ enum rt_status srv_rest_start(struct srv_server *server, srv_rest_handler *handl
     r->loops = loops;
     r->n_loops = (int)n;
     r->id_seed = (uint64_t)rt_wall_ns() << 8;
+    list_headers(r);
     srv_rest_accept_init(r);
     rt_mutex_init(&r->mu);
     rt_cond_init(&r->reported);

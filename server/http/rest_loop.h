@@ -77,6 +77,8 @@ struct srv_rest_background_queue {
     int64_t pause_ns, not_before_ns;
 };
 
+enum { SRV_REST_MAX_ALSO_KEPT = 8 };
+
 struct srv_rest {
     struct srv_server *server;
     srv_rest_handler *handle;
@@ -89,6 +91,8 @@ struct srv_rest {
     _Atomic int n_closed; /* number of I/O loops that have stopped accepting connections */
     _Atomic bool cancels; /* whether srv_rest_cancel_all was called */
     uint64_t id_seed;
+    /* names of the headers that quotas and protocols read, a list that ends with NULL */
+    const char *also_kept[SRV_REST_MAX_ALSO_KEPT + 1];
     struct srv_rest_tls tls; /* keys and certificates, set before the I/O loops start */
     struct rt_mutex mu;
     struct rt_cond reported;

@@ -79,8 +79,7 @@ bool srv_rest_wire_add(struct srv_rest_loop *l, struct srv_rest_conn *c)
     l->conns[c->fd] = c;
     size_t head = (size_t)l->io_loop.server->options.max_header_bytes;
     srv_http_stream_init(&c->stream, head);
-    if (l->io_loop.server->quota)
-        c->stream.also_kept = l->io_loop.server->options.quota_client;
+    c->stream.also_kept = l->rest->also_kept;
     rt_bytes_init(&c->ready, head + PIECE_BYTES + 1024);
     return true;
 }

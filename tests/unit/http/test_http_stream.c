@@ -47,6 +47,25 @@ static void headers_that_are_read_come_out_and_no_others(void **state)
     COMES_OUT("\r\n\r\nGET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.0\r\n\r\n");
 }
 
+static void further_headers_come_out_if_the_caller_lists_them(void **state)
+{
+    static const char in[] = TOP "Cookie: a\r\nX-Client: b\r\nJSON-Length: 3\r\n\r\n";
+    static const char *const listed[] = {"json-length", "x-client", NULL};
+    struct srv_http_stream s;
+    struct rt_bytes out;
+
+    (void)state;
+    COMES_OUT(in, TOP "\r\n");
+    srv_http_stream_init(&s, MAX_HEAD);
+    s.also_kept = listed;
+    rt_bytes_init(&out, 1 << 16);
+    assert_true(srv_http_stream_feed(&s, in, sizeof in - 1, &out));
+    rt_bytes_addc(&out, '\0');
+    assert_string_equal(out.p, TOP "X-Client: b\r\nJSON-Length: 3\r\n\r\n");
+    srv_http_stream_clear(&s);
+    rt_bytes_clear(&out);
+}
+
 static void empty_lines_before_a_request_are_let_pass_but_not_for_ever(void **state)
 {
     (void)state;
@@ -144,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(headers_that_are_read_come_out_and_no_others),
+        cmocka_unit_test(further_headers_come_out_if_the_caller_lists_them),
         cmocka_unit_test(empty_lines_before_a_request_are_let_pass_but_not_for_ever),
         cmocka_unit_test(blanks_around_a_value_are_none_of_it),
         cmocka_unit_test(requests_follow_each_other),
