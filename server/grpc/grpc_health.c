@@ -52,12 +52,10 @@ static bool is_service(const struct srv_server *server, struct rt_span name)
 
 static enum health health_of(struct srv_server *server, struct rt_span service)
 {
-    bool draining = atomic_load(&server->draining);
-
     if (is_service(server, service))
-        return srv_is_ready(server->manager) && !draining ? SERVING : NOT_SERVING;
+        return srv_is_ready(server->manager) ? SERVING : NOT_SERVING;
     if (srv_model_is_ready(server->manager, service))
-        return draining ? NOT_SERVING : SERVING;
+        return SERVING;
     return srv_has_model(server->manager, service) ? NOT_SERVING : UNKNOWN;
 }
 

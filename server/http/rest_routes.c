@@ -13,20 +13,20 @@ static bool health(struct srv_rest_request *r)
 static bool ready(struct srv_rest_request *r)
 {
     const struct rt_span name = r->route.spec.name, shown = rt_error_name(&r->err, name);
-    if (atomic_load(&r->server->draining)) {
+    const bool is_ready =
+        name.p ? srv_model_is_ready(r->server->manager, name) : srv_is_ready(r->server->manager);
+
+    if (is_ready) {
+        rt_bytes_adds(&r->out, "ready\n");
+        srv_rest_ok(r, "text/plain");
+    } else if (atomic_load(&r->server->draining)) {
         srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE, "the server is shutting down"));
-        return false;
+    } else if (name.p) {
+        srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE, "model %.*s is not ready", (int)shown.n,
+                                 (const char *)shown.p));
+    } else {
+        srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE, "the models are not ready"));
     }
-    if (name.p ? !srv_model_is_ready(r->server->manager, name)
-               : !srv_is_ready(r->server->manager)) {
-        enum rt_status st = name.p ? rt_fail(&r->err, RT_UNAVAILABLE, "model %.*s is not ready",
-                                             (int)shown.n, (const char *)shown.p)
-                                   : rt_fail(&r->err, RT_UNAVAILABLE, "the models are not ready");
-        srv_rest_fail(r, st);
-        return false;
-    }
-    rt_bytes_adds(&r->out, "ready\n");
-    srv_rest_ok(r, "text/plain");
     return false;
 }
 

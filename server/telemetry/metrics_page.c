@@ -416,8 +416,7 @@ static void gauges(struct page *p)
 {
     struct srv_server *s = p->server;
 
-    gauge(p, "slipway_ready", "1: ready to serve and not draining.",
-          s->manager && srv_is_ready(s->manager) && !atomic_load(&s->draining));
+    gauge(p, "slipway_ready", "1: ready to serve and not draining.", srv_is_ready(s->manager));
     gauge(p, "slipway_bytes_in_flight",
           "Bytes that requests hold: bodies, tensors, REST's answers.",
           atomic_load(&s->in_flight.held));

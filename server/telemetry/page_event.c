@@ -146,7 +146,7 @@ static void read_totals(struct srv_server *s, int n_viewers, struct srv_page_tot
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
     *out = (struct srv_page_totals){
         .time_ms = rt_now_ns() / 1000000,
-        .is_ready = s->manager && srv_is_ready(s->manager) && !atomic_load(&s->draining),
+        .is_ready = srv_is_ready(s->manager),
         .refused = s->metrics ? srv_metrics_refused(s->metrics) : 0,
         .errors = s->metrics ? srv_last_errors_count(&s->metrics->unknown->errors) : 0,
         .requests_in_flight = requests < n_viewers ? 0 : requests - n_viewers,

@@ -204,6 +204,8 @@ static bool serves(const struct srv_managed *model)
 bool srv_is_ready(struct srv_manager *m)
 {
     int n_waiting = 0, n_serving = 0, n_wanted = 0;
+    if (!m || atomic_load(&m->server->draining))
+        return false;
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < m->n_models; i++) {
         const struct srv_managed_version *why = NULL;
@@ -230,6 +232,8 @@ bool srv_has_model(struct srv_manager *m, struct rt_span model)
 
 bool srv_model_is_ready(struct srv_manager *m, struct rt_span model)
 {
+    if (atomic_load(&m->server->draining))
+        return false;
     rt_mutex_lock(&m->mu);
     bool ready = serves(srv_mgr_find_model(m, (const char *)model.p, model.n));
     rt_mutex_unlock(&m->mu);

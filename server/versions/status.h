@@ -60,10 +60,12 @@ enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
 
 /* Returns whether the server is ready. The server is ready when each initial model is AVAILABLE,
  * has failed or has timed out. In addition, at least one model must serve, unless none is
- * configured. A server that is stopping is not ready. */
+ * configured. A server that is draining or stopping is not ready, nor is one without a manager (`m`
+ * is NULL). */
 bool srv_is_ready(struct srv_manager *m);
 /* Returns whether srv_status_models would list the model. */
 bool srv_has_model(struct srv_manager *m, struct rt_span model);
+/* Returns whether a version of the model is AVAILABLE and the server is not draining. */
 bool srv_model_is_ready(struct srv_manager *m, struct rt_span model);
 
 #endif

@@ -21,14 +21,11 @@ static enum rt_status find_nothing(struct srv_description *d)
     return RT_OK;
 }
 
-static bool server_is_ready(const struct srv_description *d)
-{
-    return !atomic_load(&d->server->draining) && srv_is_ready(d->server->manager);
-}
-
 static enum rt_status find_ready(struct srv_description *d)
 {
-    return server_is_ready(d) ? RT_OK : rt_fail(d->err, RT_UNAVAILABLE, "the server is not ready");
+    return srv_is_ready(d->server->manager)
+               ? RT_OK
+               : rt_fail(d->err, RT_UNAVAILABLE, "the server is not ready");
 }
 
 /* Sets the error of a model or version that is not ready. The message includes the state of the
@@ -226,7 +223,7 @@ static enum rt_status find_model_ready_message(struct srv_description *d)
 static enum rt_status find_ready_message(struct srv_description *d)
 {
     static const bool yes = true, no = false;
-    d->state = server_is_ready(d) ? &yes : &no;
+    d->state = srv_is_ready(d->server->manager) ? &yes : &no;
     return RT_OK;
 }
 
