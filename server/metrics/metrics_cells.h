@@ -231,7 +231,6 @@ struct srv_model_metrics *srv_metrics_model(struct srv_metrics *m, const char *n
 
 /* ---- for the page ---- */
 
-struct srv_text;
 /* Returns the entrypoint of the I/O loop, "REST" or "GRPC", or "" if the index is out of range. */
 const char *srv_metrics_entrypoint(const struct srv_server *server, int io_loop);
 /* Sets first[i] to the index of the first I/O loop with the entrypoint of I/O loop i. The metrics
@@ -241,8 +240,5 @@ void srv_metrics_entrypoints(const struct srv_server *server, int first[SRV_MAX_
  * `io_loop`. TensorFlow Serving counts Predict, Classify and Regress over gRPC, and all requests
  * over REST. */
 bool srv_metrics_serving_counts(const struct srv_io_loop *io_loop, enum srv_api api);
-/* Writes all of TensorFlow's metric families, sorted by name, including those without values. The
- * caller must hold srv_metrics.mu. */
-void srv_metrics_serving(struct srv_server *server, const struct srv_text *text);
 
 #endif

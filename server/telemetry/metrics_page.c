@@ -15,6 +15,7 @@
 #include "server/metrics/metrics_cells.h"
 #include "server/telemetry/figures.h"
 #include "server/telemetry/metrics_gpus.h"
+#include "server/telemetry/metrics_serving.h"
 #include "server/telemetry/metrics_text.h"
 #include "server/batching/scheduler.h"
 #include "server/tracing/tracer.h"

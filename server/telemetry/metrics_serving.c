@@ -1,20 +1,11 @@
-/*
- * Writes the metric families of TensorFlow and TensorFlow Serving, with their names, labels and
- * buckets, sorted as tensorflow_model_server prints them. A family without samples has only its
- * TYPE line. There are no HELP lines, and braces are always printed.
- *
- * Two differences from TensorFlow Serving are intended. Line breaks in labels are escaped. Sums and
- * counts are printed with all digits, because TensorFlow Serving's six digits do not suffice to
- * compute the rate of a large counter.
- */
+#include "server/telemetry/metrics_serving.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/metrics/metrics_cells.h"
-#include "server/telemetry/metrics_text.h"
 #include "server/batching/io_loop.h"
-#include "server/server.h"
 
 struct page {
     const struct srv_server *server;
