@@ -258,14 +258,3 @@ enum rt_status srv_inference_decode(struct srv_inference *inf, struct srv_cursor
         st = srv_inference_resolve(inf, err);
     return st ? st : srv_inference_bind(inf, err);
 }
-
-enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
-                                     struct srv_version *version,
-                                     const struct rt_run_options *options, struct rt_error *err)
-{
-    enum rt_status st = srv_inference_decode(inf, message, version, err);
-
-    if (!st)
-        st = srv_inference_run(inf, options, err);
-    return st ? st : srv_inference_finish(inf, err);
-}

@@ -141,9 +141,5 @@ void srv_inference_clear(struct srv_inference *inf);
  */
 enum rt_status srv_inference_decode(struct srv_inference *inf, struct srv_cursor message,
                                     struct srv_version *version, struct rt_error *err);
-/* Performs the steps from `read` to `finish`: srv_inference_decode, and then the run. */
-enum rt_status srv_inference_perform(struct srv_inference *inf, struct srv_cursor message,
-                                     struct srv_version *version,
-                                     const struct rt_run_options *options, struct rt_error *err);
 
 #endif

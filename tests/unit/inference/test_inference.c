@@ -54,8 +54,11 @@ static enum rt_status perform(struct world *w, enum srv_api api, const void *req
     *s = rt_span_of(request, n);
     srv_inference_init(&w->inf, srv_tfs_steps(api), &w->options, w->arena, &w->job);
     w->inf.allowance.left = 1 << 20;
-    enum rt_status st =
-        srv_inference_perform(&w->inf, srv_cursor_of(s, n), &w->version, NULL, &w->err);
+    enum rt_status st = srv_inference_decode(&w->inf, srv_cursor_of(s, n), &w->version, &w->err);
+    if (!st)
+        st = srv_inference_run(&w->inf, NULL, &w->err);
+    if (!st)
+        st = srv_inference_finish(&w->inf, &w->err);
     struct rt_bytes response;
     rt_bytes_init(&response, 1 << 20);
     if (!st)

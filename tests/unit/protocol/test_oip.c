@@ -364,8 +364,11 @@ static enum rt_status infer(struct world *w, const struct srv_inference_steps *s
     w->inf.allowance.left = 1 << 20;
     if (json_length)
         w->inf.json_length = rt_span_str(json_length);
-    enum rt_status st =
-        srv_inference_perform(&w->inf, srv_cursor_of(s, n), &w->version, NULL, &w->err);
+    enum rt_status st = srv_inference_decode(&w->inf, srv_cursor_of(s, n), &w->version, &w->err);
+    if (!st)
+        st = srv_inference_run(&w->inf, NULL, &w->err);
+    if (!st)
+        st = srv_inference_finish(&w->inf, &w->err);
     free(w->response);
     w->response = NULL;
     w->n_response = 0;
