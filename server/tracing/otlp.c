@@ -1,5 +1,7 @@
 #include "server/tracing/otlp.h"
 
+#include <assert.h>
+
 #include "opentelemetry/traces.pb-c.h"
 #include "proto/pack.h"
 #include "proto/unpack.h"
@@ -50,8 +52,13 @@ static ProtobufCBinaryData bytes_of(const unsigned char *p, size_t n)
 
 /* ---- attributes ---- */
 
-static Opentelemetry__AnyValue *add_pair(struct encoder *e, pair_message **pairs, size_t *n,
-                                         const char *key)
+/* The attributes of a span or of the resource. The array has room for `most`. */
+struct attributes {
+    pair_message **pairs;
+    size_t *n, most;
+};
+
+static Opentelemetry__AnyValue *add_pair(struct encoder *e, struct attributes to, const char *key)
 {
     pair_message *pair = allocate(e, 1, sizeof *pair);
     Opentelemetry__AnyValue *value = allocate(e, 1, sizeof *value);
@@ -62,15 +69,15 @@ static Opentelemetry__AnyValue *add_pair(struct encoder *e, pair_message **pairs
     opentelemetry__any_value__init(value);
     pair->key = copy_text(e, key);
     pair->value = value;
+    assert(*to.n < to.most);
     if (pair->key)
-        pairs[(*n)++] = pair;
+        to.pairs[(*to.n)++] = pair;
     return value;
 }
 
-static void add_text(struct encoder *e, pair_message **pairs, size_t *n, const char *key,
-                     const char *text)
+static void add_text(struct encoder *e, struct attributes to, const char *key, const char *text)
 {
-    Opentelemetry__AnyValue *value = *text ? add_pair(e, pairs, n, key) : NULL;
+    Opentelemetry__AnyValue *value = *text ? add_pair(e, to, key) : NULL;
 
     if (!value)
         return;
@@ -78,10 +85,9 @@ static void add_text(struct encoder *e, pair_message **pairs, size_t *n, const c
     value->string_value = copy_text(e, text);
 }
 
-static void add_number(struct encoder *e, pair_message **pairs, size_t *n, const char *key,
-                       int64_t number)
+static void add_number(struct encoder *e, struct attributes to, const char *key, int64_t number)
 {
-    Opentelemetry__AnyValue *value = add_pair(e, pairs, n, key);
+    Opentelemetry__AnyValue *value = add_pair(e, to, key);
 
     if (!value)
         return;
@@ -89,39 +95,44 @@ static void add_number(struct encoder *e, pair_message **pairs, size_t *n, const
     value->int_value = number;
 }
 
+static struct attributes of_span(span_message *s)
+{
+    return (struct attributes){s->attributes, &s->n_attributes, MAX_ATTRIBUTES};
+}
+
 /* Adds the attributes that the spans of a request, its run and its batch have in common. */
 static void add_model(struct encoder *e, const struct srv_trace_record *r, span_message *s)
 {
-    add_text(e, s->attributes, &s->n_attributes, "slipway.model", r->model);
+    add_text(e, of_span(s), "slipway.model", r->model);
     if (r->has_version)
-        add_number(e, s->attributes, &s->n_attributes, "slipway.version", r->version);
-    add_text(e, s->attributes, &s->n_attributes, "slipway.signature", r->signature);
+        add_number(e, of_span(s), "slipway.version", r->version);
+    add_text(e, of_span(s), "slipway.signature", r->signature);
 }
 
 static void add_batch(struct encoder *e, const struct srv_trace_record *r, span_message *s)
 {
     add_model(e, r, s);
     if (r->n_requests) {
-        add_number(e, s->attributes, &s->n_attributes, "slipway.batch.rows", r->rows);
-        add_number(e, s->attributes, &s->n_attributes, "slipway.batch.requests", r->n_requests);
+        add_number(e, of_span(s), "slipway.batch.rows", r->rows);
+        add_number(e, of_span(s), "slipway.batch.requests", r->n_requests);
     }
-    add_text(e, s->attributes, &s->n_attributes, "slipway.device", r->device);
+    add_text(e, of_span(s), "slipway.device", r->device);
 }
 
 /* Adds the attributes of OpenTelemetry's semantic conventions for HTTP and for gRPC. */
 static void add_transport(struct encoder *e, const struct srv_trace_record *r, span_message *s)
 {
     if (r->is_http) {
-        add_text(e, s->attributes, &s->n_attributes, "http.request.method", r->method);
-        add_text(e, s->attributes, &s->n_attributes, "url.path", r->path);
-        add_number(e, s->attributes, &s->n_attributes, "http.response.status_code", r->http);
+        add_text(e, of_span(s), "http.request.method", r->method);
+        add_text(e, of_span(s), "url.path", r->path);
+        add_number(e, of_span(s), "http.response.status_code", r->http);
     } else {
-        add_text(e, s->attributes, &s->n_attributes, "rpc.system", "grpc");
-        add_text(e, s->attributes, &s->n_attributes, "rpc.method", r->path);
-        add_number(e, s->attributes, &s->n_attributes, "rpc.grpc.status_code", (int64_t)r->code);
+        add_text(e, of_span(s), "rpc.system", "grpc");
+        add_text(e, of_span(s), "rpc.method", r->path);
+        add_number(e, of_span(s), "rpc.grpc.status_code", (int64_t)r->code);
     }
     if (r->code)
-        add_text(e, s->attributes, &s->n_attributes, "error.type", rt_status_name(r->code));
+        add_text(e, of_span(s), "error.type", rt_status_name(r->code));
 }
 
 /* ---- spans ---- */
@@ -297,10 +308,11 @@ static Opentelemetry__Resource *resource_of(struct encoder *e,
     m->attributes = allocate(e, MAX_RESOURCE, sizeof *m->attributes);
     if (!m->attributes)
         return NULL;
+    const struct attributes attributes = {m->attributes, &m->n_attributes, MAX_RESOURCE};
     srv_trace_text(text, sizeof text, rt_span_str(resource->service_name));
     if (has_name)
-        add_text(e, m->attributes, &m->n_attributes, "service.name", text);
-    add_text(e, m->attributes, &m->n_attributes, "service.version", SLIPWAY_VERSION);
+        add_text(e, attributes, "service.name", text);
+    add_text(e, attributes, "service.version", SLIPWAY_VERSION);
     while (m->n_attributes < MAX_RESOURCE - 1 &&
            srv_otlp_next_pair(&list, e->arena, &key, &value)) {
         const bool is_name = strcmp(key, "service.name") == 0;
@@ -309,10 +321,10 @@ static Opentelemetry__Resource *resource_of(struct encoder *e,
         has_name |= is_name;
         srv_trace_text(name, sizeof name, rt_span_str(key));
         srv_trace_text(text, sizeof text, rt_span_str(value));
-        add_text(e, m->attributes, &m->n_attributes, name, text);
+        add_text(e, attributes, name, text);
     }
     if (!has_name)
-        add_text(e, m->attributes, &m->n_attributes, "service.name", "slipway");
+        add_text(e, attributes, "service.name", "slipway");
     return m;
 }
 

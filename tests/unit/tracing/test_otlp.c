@@ -159,8 +159,6 @@ static void pairs_are_read_from_a_list(void **state)
 static void a_list_with_another_element_is_refused(void **state)
 {
     (void)state;
-    struct rt_error err = {0};
-
     assert_ok(srv_otlp_check_pairs("", "otlp_headers", &err), &err);
     assert_ok(srv_otlp_check_pairs(" , a=1,b=,", "otlp_headers", &err), &err);
     assert_fails(srv_otlp_check_pairs("a=1,secret", "otlp_headers", &err), RT_INVALID_ARGUMENT,
