@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
-#include "server/base/quota.h"
 #include "server/grpc/grpc_call.h"
 #include "server/grpc/grpc_methods.h"
 #include "server/grpc/grpc_stream.h"
+#include "server/inference/admission.h"
 #include "server/inference/inference.h"
 #include "server/metrics/metrics.h"
 #include "server/telemetry/request_log.h"
@@ -356,6 +356,7 @@ static enum rt_status take_quota(struct srv_call *c)
     const char *by = c->server->options.quota_client;
     struct rt_span name = rt_span_of(NULL, 0);
     int64_t retry_s = 0;
+    enum rt_status st;
 
     if (!c->server->quota)
         return RT_OK;
@@ -370,20 +371,13 @@ static enum rt_status take_quota(struct srv_call *c)
     } else if (!is_tls) {
         name = srv_call_metadata(call, by);
     }
-    c->job.client = srv_quota_client_of(c->server->quota, name);
-    const enum srv_quota_answer a = srv_quota_take(
-        c->server->quota, &c->job.client, call->n_in - call->quota_in, rt_now_ns(), &retry_s);
+    st = srv_admit(c->server, name, call->n_in - call->quota_in, rt_now_ns(), &c->job.client,
+                   &retry_s, &c->err);
     call->quota_in = call->n_in;
-    if (a == SRV_QUOTA_REFUSED)
-        srv_quota_fail(retry_s, name, &c->err);
     grpc_auth_context_release(auth); /* `name` may point into it */
-    if (a == SRV_QUOTA_TAKEN_SHARED)
-        srv_metrics_event(c->server->metrics, "quota_shared");
-    if (a != SRV_QUOTA_REFUSED)
-        return RT_OK;
-    srv_metrics_event(c->server->metrics, "quota_refused");
-    c->retry_s = c->stream.has_begun ? 0 : retry_s;
-    return c->err.code;
+    if (st)
+        c->retry_s = c->stream.has_begun ? 0 : retry_s;
+    return st;
 }
 
 /* Finds out which request of a stream is refused before it is read, for the answer. */

@@ -7,8 +7,8 @@
 #include <strings.h>
 
 #include "runtime/base/arena.h"
-#include "server/base/quota.h"
 #include "server/http/http_header.h"
+#include "server/inference/admission.h"
 #include "server/metrics/metrics.h"
 #include "server/page/page.h"
 #include "server/tracing/profile.h"
@@ -276,16 +276,8 @@ static enum rt_status take_quota(struct srv_rest_call *req)
     if (!has_quota(req))
         return RT_OK;
     const struct rt_span key = quota_client(req, name, sizeof name);
-    r->client = srv_quota_client_of(r->server->quota, key);
-    const enum srv_quota_answer a =
-        srv_quota_take(r->server->quota, &r->client, req->length == UINT64_MAX ? 0 : req->length,
-                       req->loop->now_ns, &req->retry_s);
-    if (a == SRV_QUOTA_TAKEN_SHARED)
-        srv_metrics_event(r->server->metrics, "quota_shared");
-    if (a != SRV_QUOTA_REFUSED)
-        return RT_OK;
-    srv_metrics_event(r->server->metrics, "quota_refused");
-    return srv_quota_fail(req->retry_s, key, &r->err);
+    return srv_admit(r->server, key, req->length == UINT64_MAX ? 0 : req->length, req->loop->now_ns,
+                     &r->client, &req->retry_s, &r->err);
 }
 
 void srv_rest_charge_quota(struct srv_rest_call *req)
