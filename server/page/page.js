@@ -132,20 +132,38 @@ const tiles = {
 
 // ---- models ----
 
+// The figures of a version: each a label, and its text. The figures are those of an event (`now`), those since the
+// event before (`seconds`, `requests`, `failed`, `rows`, `runs`), and `quantile`, a function of the recent latencies.
+const FIGURES = [
+  ["Device", (f) => f.now.device],
+  ["Precision", (f) => f.now.precision],
+  ["Weights", (f) => bytes(f.now.weight_bytes)],
+  ["Held in memory", (f) => bytes(f.now.held_bytes)],
+  ["Idle memory", (f) => bytes(f.now.idle_bytes)],
+  ["Queued", (f) => count(f.now.queued)],
+  ["Requests/s", (f) => count(f.requests / f.seconds)],
+  ["Errors/s", (f) => count(f.failed / f.seconds)],
+  ["Requests", (f) => count(requests(f.now))],
+  ["Errors", (f) => count(f.now.failed)],
+  ["p50", (f) => duration(f.quantile(0.5))],
+  ["p99", (f) => duration(f.quantile(0.99))],
+  ["Rows per batch", (f) => count(f.rows / f.runs)],
+];
+
 class Figures {
-  constructor(names) {
+  constructor() {
     this.list = make("dl");
-    this.values = names.map((name) => {
+    this.values = FIGURES.map(([label]) => {
       const pair = make("div");
       const value = make("dd", "", "–");
-      pair.append(make("dt", "", name), value);
+      pair.append(make("dt", "", label), value);
       this.list.append(pair);
       return value;
     });
   }
 
-  set(texts) {
-    texts.forEach((text, i) => setText(this.values[i], text));
+  show(figures) {
+    FIGURES.forEach(([, text], i) => setText(this.values[i], text(figures)));
   }
 }
 
@@ -156,8 +174,7 @@ class Version {
     this.state = make("span", "state");
     this.title.append(make("span", "", name ? `Version ${name} ` : "No version "), this.state);
     this.message = make("p", "message");
-    this.figures = new Figures(["Device", "Precision", "Weights", "Held in memory", "Idle memory", "Queued",
-      "Requests/s", "Errors/s", "Requests", "Errors", "p50", "p99", "Rows per batch"]);
+    this.figures = new Figures();
     this.node.append(this.title, this.message, this.figures.list);
   }
 
@@ -170,12 +187,9 @@ class Version {
     if (!now.device) return;
     const same = before && before.device && before.answered <= now.answered ? before : now;
     const latency = difference(now.latency, same.latency);
-    const runs = difference(now.batches, same.batches).reduce((a, b) => a + b, 0);
-    this.figures.set([now.device, now.precision, bytes(now.weight_bytes), bytes(now.held_bytes),
-      bytes(now.idle_bytes), count(now.queued), count((requests(now) - requests(same)) / seconds),
-      count((now.failed - same.failed) / seconds), count(requests(now)), count(now.failed),
-      duration(quantile(latency, scale, 0.5)), duration(quantile(latency, scale, 0.99)),
-      count((now.rows - same.rows) / runs)]);
+    this.figures.show({ now, seconds, requests: requests(now) - requests(same), failed: now.failed - same.failed,
+      rows: now.rows - same.rows, runs: difference(now.batches, same.batches).reduce((a, b) => a + b, 0),
+      quantile: (q) => quantile(latency, scale, q) });
   }
 }
 
@@ -259,7 +273,6 @@ class LastErrors {
 // ---- profiles ----
 
 const PROFILED = 50; // requests of a profile
-const PHASES = ["receive", "decode", "queue", "run", "encode"];
 
 class Profile {
   // Calls onEnd when a profile that runs has ended.
@@ -283,13 +296,13 @@ class Profile {
     try {
       const answer = await ask(path, body);
       if (!answer.ok) throw failure(answer);
-      const { running, requests } = JSON.parse(answer.text);
+      const { running, phases, requests } = JSON.parse(answer.text);
       this.state.className = "quiet";
       if (running || requests.length)
         setText(this.state, `${requests.length} requests${running ? "; waiting for more" : ""}.`);
       if (this.button.disabled && !running) this.onEnd();
       this.button.disabled = running;
-      this.draw(requests);
+      this.draw(requests, phases);
       // A page that nobody sees asks again when it is seen.
       if (running && this.node.open) this.timer = setTimeout(() => this.again(), 1000);
     } catch (error) {
@@ -303,7 +316,8 @@ class Profile {
     else this.read(this.path);
   }
 
-  draw(requests) {
+  // `phases` has the names of the phases, in the order of `phases` of a request.
+  draw(requests, phases) {
     if (!requests.length) return this.body.replaceChildren();
     requests.sort((a, b) => a.begin_us - b.begin_us);
     const end = Math.max(...requests.map((r) => r.end_us), 1);
@@ -316,19 +330,19 @@ class Profile {
     list.tabIndex = 0;
     list.setAttribute("aria-label", "Requests of the profile");
     requests.forEach((r, i) => {
-      const times = r.phases.map((p, k) => p && `${PHASES[k]} ${duration(p[1] - p[0])}`).filter(Boolean).join(", ");
+      const times = r.phases.map((p, k) => p && `${phases[k]} ${duration(p[1] - p[0])}`).filter(Boolean).join(", ");
       const text = `${r.entry} ${r.api}${r.version && ", version " + r.version}, ${r.code}, rows: ${r.rows}, ` +
         `at ${duration(r.begin_us)}: ${duration(r.end_us - r.begin_us)}${times && " (" + times + ")"}`;
       const group = makeSvg("g", {});
       group.append(makeSvg("title", {}, text),
         makeSvg("rect", { class: "all", x: at(r.begin_us), y: i * height + 4, width: at(r.end_us - r.begin_us), height: 3 }));
-      r.phases.forEach((p, k) => p && group.append(makeSvg("rect", { class: PHASES[k], x: at(p[0]), y: i * height + 1,
+      r.phases.forEach((p, k) => p && group.append(makeSvg("rect", { class: phases[k], x: at(p[0]), y: i * height + 1,
         width: Math.max(at(p[1] - p[0]), 0.5), height: height - 3 })));
       svg.append(group);
       list.append(make("li", "", text));
     });
     const legend = make("p", "legend");
-    legend.append(...PHASES.map((phase) => make("span", phase, phase)));
+    legend.append(...phases.map((phase) => make("span", phase, phase)));
     this.body.replaceChildren(make("p", "quiet", `From the first request to the end of the last: ${duration(end)}`), legend, svg, list);
   }
 }

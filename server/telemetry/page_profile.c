@@ -45,7 +45,10 @@ enum rt_status srv_page_profile(struct srv_profile *p, struct rt_span model, str
     for (int i = 0; i < n; i++)
         if (of[i].times.begin_ns < first_ns)
             first_ns = of[i].times.begin_ns;
-    rt_bytes_addf(out, "{\"running\":%s,\"requests\":[", is_running ? "true" : "false");
+    rt_bytes_addf(out, "{\"running\":%s,\"phases\":[", is_running ? "true" : "false");
+    for (int k = 0; k < SRV_N_PHASES; k++)
+        rt_bytes_addf(out, "%s\"%s\"", k ? "," : "", srv_trace_phase_name((enum srv_trace_phase)k));
+    rt_bytes_adds(out, "],\"requests\":[");
     for (int i = 0; i < n; i++) {
         if (i)
             rt_bytes_addc(out, ',');

@@ -197,8 +197,6 @@ static void add_status(struct encoder *e, enum rt_status code, span_message *s)
 
 static void add_request(struct encoder *e, const struct srv_trace_record *r)
 {
-    static const char *const names[SRV_N_PHASES] = {"receive", "decode", "queue", "run", "encode"};
-
     span_message *s = add_span(e, &r->context, r->context.span_id,
                                r->has_parent ? r->parent_id : NULL, r->name, &r->times);
     if (!s)
@@ -212,7 +210,8 @@ static void add_request(struct encoder *e, const struct srv_trace_record *r)
     for (int k = 0; k < SRV_N_PHASES; k++) {
         if (!r->phase[k].end_ns)
             continue;
-        s = add_span(e, &r->context, r->phase_id[k], r->context.span_id, names[k], &r->phase[k]);
+        s = add_span(e, &r->context, r->phase_id[k], r->context.span_id,
+                     srv_trace_phase_name((enum srv_trace_phase)k), &r->phase[k]);
         if (!s)
             return;
         if (k != SRV_PHASE_RUN)

@@ -2,6 +2,16 @@
 
 #include "runtime/base/bytes.h"
 
+const char *srv_trace_phase_name(enum srv_trace_phase phase)
+{
+    static const char *const names[SRV_N_PHASES] = {
+        [SRV_PHASE_RECEIVE] = "receive", [SRV_PHASE_DECODE] = "decode", [SRV_PHASE_QUEUE] = "queue",
+        [SRV_PHASE_RUN] = "run",         [SRV_PHASE_ENCODE] = "encode",
+    };
+
+    return names[phase];
+}
+
 void srv_trace_text(char *to, size_t size, struct rt_span text)
 {
     unsigned char head[8];

@@ -26,6 +26,9 @@ enum srv_trace_phase {
     SRV_N_PHASES
 };
 
+/* Returns the name of a phase, such as "receive". */
+const char *srv_trace_phase_name(enum srv_trace_phase phase);
+
 struct srv_trace_times {
     int64_t begin_ns, end_ns; /* on CLOCK_MONOTONIC; `end_ns` is 0 for a phase that is missing */
 };

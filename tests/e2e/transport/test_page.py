@@ -26,6 +26,7 @@ HOSTILE = ['<img src=x onerror="document.title=1">', 'a"]}\\', "x\n\ndata: {}\n\
            "${1}`'&lt;", "../..%2f"]
 MOST_BYTES = 150_000
 VIEWERS = 256  # SRV_REST_MAX_VIEWERS
+PHASES = ["receive", "decode", "queue", "run", "encode"]
 
 
 def events_request(port, extra=""):
@@ -278,7 +279,7 @@ class Page(PageCase):
                 return requests
 
     def test_a_profile_has_the_phases_of_the_next_requests(self):
-        self.assertEqual(self.profile("half_plus_two"), {"running": False, "requests": []})
+        self.assertEqual(self.profile("half_plus_two"), {"running": False, "phases": PHASES, "requests": []})
         rest, bad, rpc = self.take_profile()
         self.assertEqual([(r["entry"], r["api"], r["code"]) for r in (rest, bad, rpc)],
                          [("REST", "predict", "OK"), ("REST", "predict", "INVALID_ARGUMENT"), ("GRPC", "predict", "OK")])
@@ -290,7 +291,7 @@ class Page(PageCase):
             self.assertGreaterEqual(times[0], r["begin_us"])
             self.assertLessEqual(times[-1], r["end_us"])
         self.assertEqual(rest["begin_us"], 0)
-        self.assertEqual(self.profile("digits"), {"running": False, "requests": []})
+        self.assertEqual(self.profile("digits"), {"running": False, "phases": PHASES, "requests": []})
         self.assertEqual(self.ask(self.server, "/page/profile/none")[0], 404)
         self.assertEqual(self.begin_profile("digits/201")[0], 400)
 
