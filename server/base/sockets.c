@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/tcp.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "server/base/number.h"
 
@@ -140,4 +142,36 @@ void srv_socket_peer(int fd, char *out, size_t capacity)
                   sizeof ip);
         snprintf(out, capacity, mapped ? "ipv4:%s:%d" : "ipv6:[%s]:%d", ip, ntohs(at.v6.sin6_port));
     }
+}
+
+int srv_socket_listen(const struct addrinfo *address)
+{
+    int one = 1, zero = 0;
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (address->ai_family == AF_INET6) /* lets "::" include the IPv4 addresses */
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+    if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+        return fd;
+    const int e = errno;
+    close(fd);
+    errno = e;
+    return -1;
+}
+
+int srv_socket_port(int fd)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } at;
+    socklen_t n = sizeof at;
+
+    if (getsockname(fd, &at.any, &n))
+        return 0;
+    return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
 }

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct addrinfo;
+
 /* Stores up to `capacity` connected stream sockets of the process in `fds`. If `fds` is NULL, only
  * counts them. Returns the number of sockets, or -1 if descriptors or memory run out. */
 int srv_sockets(int *fds, int capacity);
@@ -30,6 +32,11 @@ int srv_files_limit(void);
  * clients. REST connections may use srv_files_left(srv_files_limit()) descriptors. Plaintext gRPC
  * connections may use srv_files_left() of that number. */
 int srv_files_left(int n);
+/* Opens a TCP socket that listens at the address, with the flags of SOCK_CLOEXEC and SOCK_NONBLOCK.
+ * The IPv6 address "::" includes the IPv4 addresses. Returns -1 and sets errno on failure. */
+int srv_socket_listen(const struct addrinfo *address);
+/* Returns the port to which a TCP socket is bound, or 0 if it is not bound. */
+int srv_socket_port(int fd);
 /* The reaction of a listener to a failure of accept4. */
 enum srv_accept_next {
     SRV_ACCEPT_WAIT,  /* no connection is pending, and poll will report the next connection */

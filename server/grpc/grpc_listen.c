@@ -247,38 +247,6 @@ void srv_listener_close(struct srv_listener *l)
 
 /* ---- TCP ---- */
 
-static int bind_tcp(const struct addrinfo *a)
-{
-    int one = 1, zero = 0;
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (a->ai_family == AF_INET6) /* lets "::" include the IPv4 addresses */
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
-    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
-        return fd;
-    int e = errno;
-    close(fd);
-    errno = e;
-    return -1;
-}
-
-static int port_of(int fd)
-{
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } at;
-    socklen_t n = sizeof at;
-
-    if (getsockname(fd, &at.any, &n))
-        return 0;
-    return ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
-}
-
 /* Listens on every address of a host name, on one port. Skips addresses that this machine does not
  * have, but fails if an address is in use. */
 enum rt_status srv_listen_tcp(struct srv_listener *l, struct srv_grpc_port *port, bool is_secure,
@@ -295,13 +263,13 @@ enum rt_status srv_listen_tcp(struct srv_listener *l, struct srv_grpc_port *port
     int e = getaddrinfo(address, service, &want, &found);
     for (const struct addrinfo *a = e ? NULL : found; a && l->n < SRV_MAX_LISTEN; a = a->ai_next) {
         /* if `number` is 0, the kernel chooses the port, so only one address is bound */
-        int fd = *bound && !number ? -1 : bind_tcp(a);
+        int fd = *bound && !number ? -1 : srv_socket_listen(a);
         if (fd < 0) {
             saved = saved == EADDRINUSE ? saved : errno;
             continue;
         }
         l->at[l->n++] = (struct srv_listen_fd){.fd = fd, .port = port, .is_secure = is_secure};
-        *bound = port_of(fd);
+        *bound = srv_socket_port(fd);
     }
     if (!e)
         freeaddrinfo(found);
