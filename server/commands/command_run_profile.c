@@ -14,6 +14,7 @@
 #include "runtime/api/describe.h"
 #include "runtime/base/print.h"
 #include "server/commands/command_run.h"
+#include "server/tracing/own_times.h"
 
 enum { WARM_RUNS = 3, MAX_SHOWN = 40 };
 #define MAX_TRACE_BYTES ((size_t)1 << 30)
@@ -151,15 +152,22 @@ static bool add_node(struct profile *p, int run, const struct rt_trace_node *n, 
     return true;
 }
 
-/* Adds a traced run to the table. The trace lists the nodes in the order in which they ended. A
- * node contains the nodes that ran between its start and end. The time of the contained nodes is
- * subtracted from the time of the containing node. */
+struct adding {
+    struct profile *profile;
+    int run;
+};
+
+static bool add_own_time(void *arg, const struct rt_trace_node *n, int64_t own_ns)
+{
+    const struct adding *a = arg;
+
+    return add_node(a->profile, a->run, n, own_ns);
+}
+
+/* Adds a traced run to the table. */
 static enum rt_status add_run(struct profile *p, int run, struct rt_error *err)
 {
-    const struct rt_trace_node **open =
-        rt_arena_array(p->trace_arena, (size_t)p->trace.n_nodes + 1, sizeof(*open));
-    bool ok = open != NULL;
-    int n_open = 0;
+    struct adding a = {p, run};
     for (size_t i = 0; i < p->nodes.n; i++)
         forget_amounts(p->nodes.row[i]);
     for (size_t i = 0; i < p->ops.n; i++)
@@ -168,16 +176,8 @@ static enum rt_status add_run(struct profile *p, int run, struct rt_error *err)
     for (const struct rt_trace_node *n = p->trace.first; n; n = n->next)
         if (n->start_ns < p->origin_ns)
             p->origin_ns = n->start_ns;
-    for (const struct rt_trace_node *n = p->trace.first; n && ok; n = n->next) {
-        int64_t inside = 0;
-        while (n_open && open[n_open - 1]->start_ns >= n->start_ns) {
-            n_open--;
-            inside += open[n_open]->end_ns - open[n_open]->start_ns;
-        }
-        open[n_open++] = n;
-        ok = add_node(p, run, n, n->end_ns - n->start_ns - inside);
-    }
-    return ok ? RT_OK : rt_fail_memory(err, "the profile", 0);
+    return srv_own_times(&p->trace, add_own_time, &a) ? RT_OK
+                                                      : rt_fail_memory(err, "the profile", 0);
 }
 
 static int64_t now_ns(const struct srv_run *r)

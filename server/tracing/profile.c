@@ -11,6 +11,7 @@
 #include "server/base/serving_map.h"
 #include "server/batching/job.h"
 #include "server/telemetry/access_log.h"
+#include "server/tracing/own_times.h"
 #include "server/tracing/tracer.h"
 
 /* The times of the nodes of one signature of one version. */
@@ -214,28 +215,27 @@ static void add_time(struct srv_profile *p, struct node_times *t, const char *na
         *sum += ns;
 }
 
-/* Adds the times of a run. The trace lists the nodes in the order in which they ended. A node
- * contains the nodes that ran between its start and its end, whose times are subtracted. */
+struct adding {
+    struct srv_profile *profile;
+    struct node_times *times;
+};
+
+static bool add_node(void *arg, const struct rt_trace_node *n, int64_t own_ns)
+{
+    const struct adding *a = arg;
+
+    add_time(a->profile, a->times, n->name, own_ns > 0 ? own_ns : 0);
+    return true;
+}
+
+/* Adds the times of a run. */
 static void add_run(struct srv_profile *p, struct node_times *t, const struct rt_trace *trace)
     RT_REQUIRES(p->mu)
 {
-    const struct rt_trace_node **open =
-        rt_arena_array(trace->arena, (size_t)trace->n_nodes + 1, sizeof(*open));
-    int n_open = 0;
+    struct adding a = {p, t};
 
-    if (!open)
-        return;
-    for (const struct rt_trace_node *n = trace->first; n; n = n->next) {
-        int64_t inside = 0;
-        while (n_open && open[n_open - 1]->start_ns >= n->start_ns) {
-            n_open--;
-            inside += open[n_open]->end_ns - open[n_open]->start_ns;
-        }
-        open[n_open++] = n;
-        const int64_t own = n->end_ns - n->start_ns - inside;
-        add_time(p, t, n->name, own > 0 ? own : 0);
-    }
-    t->n_runs++;
+    if (srv_own_times(trace, add_node, &a))
+        t->n_runs++;
 }
 
 void srv_profile_end_run(struct srv_profile *p, const struct srv_job *first, struct rt_trace *trace,
