@@ -5,6 +5,7 @@
 
 #include "runtime/base/print.h"
 #include "runtime/select/autotune.h"
+#include "server/base/precision.h"
 #include "server/config/batching.h"
 #include "server/grpc/grpc.h"
 #include "server/http/rest_tls.h"
@@ -139,7 +140,7 @@ static void print_gpu(const struct srv_gpu_config *g)
         rt_print(stdout, "  gpus      %s\n", g->gpus);
     if (g->full_precision)
         rt_print(stdout, "  on a GPU  precision %s\n",
-                 g->full_precision == SRV_YES ? "float32" : "tf32");
+                 srv_gpu_precision(g->full_precision == SRV_YES));
     if (g->memory_bytes)
         rt_print(stdout, "  on a GPU  at most %lld bytes of memory\n", (long long)g->memory_bytes);
     if (g->instances)
@@ -170,7 +171,7 @@ static void print_model(struct check *c, const struct srv_model_config *m)
         rt_print(stdout, "  note      tensorflow_model_server refuses labels at its start without "
                          "--allow_version_labels_for_unavailable_models\n");
     if (m->bf16)
-        rt_print(stdout, "  precision %s\n", m->bf16 == SRV_YES ? "bf16" : "float32");
+        rt_print(stdout, "  precision %s\n", srv_cpu_precision(m->bf16 == SRV_YES));
     print_gpu(&m->gpu);
     if (m->logging)
         rt_print(stdout, "  logging   %g of the requests to %s\n", m->logging->sampling_rate,

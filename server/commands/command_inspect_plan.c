@@ -6,6 +6,7 @@
 #include "runtime/api/describe.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/print.h"
+#include "server/base/precision.h"
 #include "server/commands/command_run.h"
 
 /* the first run records the input shapes, and the second uses their specialisation */
@@ -178,8 +179,8 @@ static const struct rt_device *device_of(const struct plan_report *t)
 static const char *precision_of(const struct plan_report *t)
 {
     if (device_of(t))
-        return t->run->tuning.full_precision ? "float32" : "tf32";
-    return t->run->tuning.bf16 ? "bf16" : "float32";
+        return srv_gpu_precision(t->run->tuning.full_precision);
+    return srv_cpu_precision(t->run->tuning.bf16);
 }
 
 static void print_accelerated(const struct plan_report *t, int steps)

@@ -11,6 +11,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/machine.h"
+#include "server/base/precision.h"
 #include "server/metrics/metrics.h"
 #include "server/metrics/metrics_cells.h"
 #include "server/telemetry/figures.h"
@@ -338,7 +339,7 @@ static void versions_gpus(struct page *p, const struct srv_all_figures *all)
         for (int k = 0; k < all->of[i].gpus.n; k++) {
             gpu_labels(p, &all->of[i], k);
             srv_text_label(&p->labels, false, "precision",
-                           all->of[i].gpu_full_precision ? "float32" : "tf32");
+                           srv_gpu_precision(all->of[i].gpu_full_precision));
             rt_bytes_addf(p->out, "slipway_model_gpu_info{%s} 1\n", labels_of(p));
         }
     srv_text_family(&p->text, "slipway_model_gpu_bytes", "gauge",

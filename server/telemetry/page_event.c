@@ -8,6 +8,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/machine.h"
 #include "runtime/core/device.h"
+#include "server/base/precision.h"
 #include "server/batching/scheduler.h"
 #include "server/json/json.h"
 #include "server/metrics/metrics_cells.h"
@@ -60,7 +61,7 @@ void srv_page_write_begin(struct rt_bytes *out, const struct srv_page_totals *t)
 
 static void write_device(struct rt_bytes *out, const struct srv_figures *f)
 {
-    const char *cpu_precision = f->stats.bf16 ? "bf16" : "float32";
+    const char *cpu_precision = srv_cpu_precision(f->stats.bf16);
 
     if (!f->gpus.n) {
         rt_bytes_addf(out, ",\"device\":\"CPU\",\"precision\":\"%s\"", cpu_precision);
@@ -69,7 +70,7 @@ static void write_device(struct rt_bytes *out, const struct srv_figures *f)
     rt_bytes_adds(out, ",\"device\":\"");
     for (int k = 0; k < f->gpus.n; k++)
         rt_bytes_addf(out, "%sGPU %d", k ? ", " : "", f->gpus.device[k]->index);
-    rt_bytes_addf(out, "\",\"precision\":\"%s\"", f->gpu_full_precision ? "float32" : "tf32");
+    rt_bytes_addf(out, "\",\"precision\":\"%s\"", srv_gpu_precision(f->gpu_full_precision));
 }
 
 static void write_figures(struct rt_bytes *out, const struct srv_figures *f)
