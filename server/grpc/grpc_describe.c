@@ -4,12 +4,7 @@
 #include "server/grpc/grpc_methods.h"
 #include "server/protocol/protocol.h"
 
-enum {
-    /* Maximum size in bytes of a response that the I/O loop writes. The budget is not charged for
-     * it, so that it can be sent even while memory is short. */
-    HERE_BYTES = 16 << 10,
-    MOST_BYTES = 64 << 20,
-};
+enum { MOST_BYTES = 64 << 20 }; /* maximum size of a response */
 
 /* Charges a large response to the budget, writes it and sends it. Runs on a background thread. */
 static bool respond_in_background(struct srv_call *c)
@@ -55,7 +50,7 @@ void srv_grpc_describe(struct srv_call *c)
         srv_call_fail(c, st);
         return;
     }
-    if (d->bytes <= HERE_BYTES) {
+    if (d->bytes <= SRV_DESCRIBE_ON_LOOP_BYTES) {
         struct rt_bytes out;
         rt_bytes_init(&out, MOST_BYTES);
         steps->write(d, &out);

@@ -2,10 +2,6 @@
  * (struct srv_description_steps). */
 #include "server/http/rest_request.h"
 
-/* Maximum size in bytes of the signatures or version states that the I/O loop itself describes. The
- * response is several times larger. */
-enum { HERE_BYTES = 16 << 10 };
-
 static bool describe(struct srv_rest_request *r)
 {
     r->route.endpoint->rest.describe->write(&r->description, &r->out);
@@ -32,7 +28,7 @@ bool srv_rest_describe(struct srv_rest_request *r)
     r->job.version = d->version;
     if (d->version)
         srv_hold(r->io_loop, d->version); /* the handle is released when the response is sent */
-    if (d->bytes > HERE_BYTES)
+    if (d->bytes > SRV_DESCRIBE_ON_LOOP_BYTES)
         return srv_rest_in_background(r, describe);
     describe(r);
     return false;

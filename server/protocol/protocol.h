@@ -42,6 +42,10 @@ struct srv_description {
     const void *state;
 };
 
+/* The I/O loop itself writes a response if srv_description.bytes is at most this. Such a response
+ * is not charged to the budget, so that it can be sent even while memory is short. */
+enum { SRV_DESCRIBE_ON_LOOP_BYTES = 16 << 10 };
+
 struct srv_description_steps {
     enum rt_status (*find)(struct srv_description *d);
     void (*write)(const struct srv_description *d, struct rt_bytes *out);
