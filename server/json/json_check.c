@@ -4,6 +4,7 @@
 
 #include "server/json/json.h"
 #include "server/json/json_number.h"
+#include "server/base/hex.h"
 #include "server/json/json_internal.h"
 
 static const char empty_text[] = "The document is empty.";
@@ -52,7 +53,7 @@ static bool check_hex(struct check *c, const unsigned char **p, const unsigned c
 {
     unsigned u = 0;
     for (int i = 0; i < 4; i++) {
-        int h = srv_json_hex(peek(c, *p));
+        int h = srv_hex_digit(peek(c, *p));
         if (h < 0)
             return refuse(c, hex_text, escape);
         u = u << 4 | (unsigned)h;

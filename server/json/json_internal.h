@@ -6,15 +6,6 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returns the value of a hex digit, or -1 if c is not a hex digit. */
-static inline int srv_json_hex(unsigned char c)
-{
-    if ((unsigned)c - '0' < 10)
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Returns whether any of the eight bytes in w is special in a string, that is, '"', '\\' or a byte
  * below 0x20. */
 static inline bool srv_json_has_special(uint64_t w)

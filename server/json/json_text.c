@@ -5,6 +5,7 @@
 #include "runtime/base/base64.h"
 #include "server/json/json.h"
 #include "server/json/json_number.h"
+#include "server/base/hex.h"
 #include "server/json/json_internal.h"
 
 /* ---- reading tokens ---- */
@@ -13,7 +14,7 @@ static unsigned hex4(const unsigned char *p)
 {
     unsigned u = 0;
     for (int i = 0; i < 4; i++)
-        u = u << 4 | (unsigned)srv_json_hex(p[i]);
+        u = u << 4 | (unsigned)srv_hex_digit(p[i]);
     return u;
 }
 

@@ -2,6 +2,8 @@
 
 #include <strings.h>
 
+#include "server/base/hex.h"
+#include "server/base/uri.h"
 #include "server/page/page.h"
 
 enum srv_method srv_method_of(const char *name)
@@ -45,14 +47,6 @@ bool srv_route_take_digits(struct rt_span *s, struct rt_span *out)
     return n > 0;
 }
 
-static int hex(unsigned char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 enum rt_status srv_route_decode(struct rt_span *s, struct rt_arena *arena, struct rt_error *err)
 {
     if (s->n == 0 || !memchr(s->p, '%', s->n))
@@ -64,8 +58,8 @@ enum rt_status srv_route_decode(struct rt_span *s, struct rt_arena *arena, struc
     for (size_t i = 0; i < s->n; i++) {
         int high = -1, low = -1;
         if (s->p[i] == '%' && s->n - i > 2) {
-            high = hex(s->p[i + 1]);
-            low = hex(s->p[i + 2]);
+            high = srv_hex_digit(s->p[i + 1]);
+            low = srv_hex_digit(s->p[i + 2]);
         }
         if (high < 0 || low < 0) {
             to[n++] = s->p[i];
@@ -133,13 +127,6 @@ static bool reads_page(struct srv_route *out, struct rt_span path)
     return srv_route_is_page(out);
 }
 
-static struct rt_span path_of(struct rt_span uri)
-{
-    const unsigned char *query = uri.n ? memchr(uri.p, '?', uri.n) : NULL;
-
-    return rt_span_of(uri.p, query ? (size_t)(query - uri.p) : uri.n);
-}
-
 /* Returns what the error of a path that nothing serves advises. */
 static const char *hint_for(struct rt_span path, enum srv_route_set set)
 {
@@ -154,7 +141,7 @@ static enum rt_status find(struct srv_route *out, const struct srv_protocols *pr
                            enum srv_route_set set, struct rt_arena *arena, struct rt_error *err)
 {
     const bool has_page = set != SRV_ROUTES_WITHOUT_PAGE;
-    struct rt_span path = path_of(uri), rest;
+    struct rt_span path = srv_uri_path(uri), rest;
     if (*metrics_path && rt_span_is(path, metrics_path)) {
         out->target = SRV_TO_METRICS;
         return path.n < uri.n ? rt_fail(err, RT_INVALID_ARGUMENT, "Unexpected path: %.*s",
@@ -213,7 +200,7 @@ enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *prot
         (out->target == SRV_TO_CALL && out->endpoint && out->endpoint->is_for_page);
     if (st || is_in_set)
         return st;
-    const struct rt_span path = path_of(uri);
+    const struct rt_span path = srv_uri_path(uri);
     *out = (struct srv_route){.protocol = out->protocol};
     return rt_fail(err, RT_NOT_FOUND, "%.*s is not served at --page_address, but at the REST port",
                    (int)path.n, (const char *)path.p);

@@ -5,6 +5,7 @@
 #include "opentelemetry/traces.pb-c.h"
 #include "proto/pack.h"
 #include "proto/unpack.h"
+#include "server/base/hex.h"
 #include "server/tracing/trace_context.h"
 
 typedef Opentelemetry__ExportTraceServiceRequest request_message;
@@ -236,21 +237,16 @@ static void add_batch_span(struct encoder *e, const struct srv_trace_record *r)
 
 /* ---- the request ---- */
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
+/* "%00" stays as it is, because it would end the text. */
 static void decode_percents(char *text)
 {
     char *to = text;
 
     for (const char *p = text; *p; p++) {
-        if (*p == '%' && hex(p[1]) >= 0 && hex(p[2]) >= 0 && (hex(p[1]) || hex(p[2]))) {
-            *to++ = (char)(hex(p[1]) * 16 + hex(p[2]));
+        const int high = *p == '%' ? srv_hex_digit((unsigned char)p[1]) : -1;
+        const int low = high >= 0 ? srv_hex_digit((unsigned char)p[2]) : -1;
+        if (low >= 0 && (high || low)) {
+            *to++ = (char)(high * 16 + low);
             p += 2;
         } else {
             *to++ = *p;

@@ -8,6 +8,7 @@
 
 #include "runtime/base/siphash.h"
 #include "server/base/serving_map.h"
+#include "server/base/uri.h"
 #include "server/batching/job.h"
 #include "server/telemetry/access_log.h"
 
@@ -122,13 +123,6 @@ static void add_phases(struct srv_tracer *t, struct srv_trace_record *r, const s
             make_id(t, r->phase_id[k]);
 }
 
-/* Returns the path without the query of a URI. */
-static struct rt_span without_query(struct rt_span uri)
-{
-    const unsigned char *query = uri.n ? memchr(uri.p, '?', uri.n) : NULL;
-    return query ? rt_span_of(uri.p, (size_t)(query - uri.p)) : uri;
-}
-
 void srv_tracer_request(struct srv_tracer *t, const struct srv_access *a, const struct srv_job *job)
 {
     const struct srv_request_span *s = a->span;
@@ -151,7 +145,7 @@ void srv_tracer_request(struct srv_tracer *t, const struct srv_access *a, const 
     r->http = a->http;
     r->code = a->code;
     srv_trace_text(r->method, sizeof r->method, a->method);
-    srv_trace_text(r->path, sizeof r->path, without_query(a->path));
+    srv_trace_text(r->path, sizeof r->path, srv_uri_path(a->path));
     r->has_batch = s->batch.n_requests != 0;
     if (r->has_batch) {
         r->rows = s->batch.rows;

@@ -1,5 +1,6 @@
 #include "server/protocol/oip/oip.h"
 
+#include "server/base/uri.h"
 #include "server/protocol/route.h"
 
 #define SERVICE "/inference.GRPCInferenceService/"
@@ -198,8 +199,7 @@ static const struct srv_endpoint *match_region(struct rt_span s, struct rt_span 
 static enum rt_status route(struct srv_route *out, const char *method, struct rt_span uri,
                             struct rt_arena *arena, struct rt_error *err)
 {
-    const unsigned char *query = memchr(uri.p, '?', uri.n);
-    struct rt_span path = rt_span_of(uri.p, query ? (size_t)(query - uri.p) : uri.n);
+    const struct rt_span path = srv_uri_path(uri);
     struct rt_span s = path, version = {0}, region = {0};
     const enum srv_method m = srv_method_of(method);
 
