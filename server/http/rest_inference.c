@@ -123,6 +123,8 @@ static void done(struct srv_job *job)
         srv_rest_fail(r, st);
     else
         srv_rest_ok(r, inf->json_bytes ? "application/octet-stream" : "application/json");
+    /* The growth of `out` is charged by srv_rest_may_grow, and the size of JSON is not known
+     * before it is written. Only the log's messages, which have a known size, use `growth`. */
     struct srv_growth growth = {&r->server->in_flight, &r->charged, srv_job_cancellation(job)};
     inf->growth = &growth;
     if (!st && srv_request_log_wants(job))

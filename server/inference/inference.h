@@ -58,10 +58,11 @@ struct srv_inference {
     /* cancellation of `read` and `bind`, which stop early when it is over; srv_inference_read and
      * srv_inference_bind set it and then return its status */
     struct srv_cancellation cancellation;
-    /* Value of the header srv_protocol.json_length_header, which a request has if its body
-     * continues with binary data. p is NULL if the request lacks the header. */
+    /* Over REST, the value of the header srv_protocol.json_length_header. A request has this header
+     * if binary data follow the JSON of its body. p is NULL if the request lacks the header or the
+     * protocol has none. */
     struct rt_span json_length;
-    /* Length of the JSON in a response that also contains binary data, or 0. Set by
+    /* Length of the JSON in a REST response in which binary data follow the JSON, or 0. Set by
      * srv_inference_encode. */
     size_t json_bytes;
 };

@@ -112,7 +112,8 @@ struct srv_endpoint {
     const struct srv_stream_steps *stream;
     int stream_api;
     const char *grpc_path; /* "/package.Service/Method", or NULL if the call is not a gRPC method */
-    bool is_for_page;      /* whether the form of the web page makes the call over REST */
+    /* whether --page_address serves the call over REST too, beside the web page */
+    bool is_at_page_address;
     /* whether the call is frequent, so that the gRPC core should match its path */
     bool is_frequent;
     /* If the options disable the gRPC method, returns the reason. Otherwise returns NULL. The

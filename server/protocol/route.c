@@ -197,7 +197,7 @@ enum rt_status srv_route(struct srv_route *out, const struct srv_protocols *prot
     const enum rt_status st = find(out, protocols, method, uri, metrics_path, set, arena, err);
     const bool is_in_set =
         set != SRV_ROUTES_OF_PAGE || srv_route_is_page(out) ||
-        (out->target == SRV_TO_CALL && out->endpoint && out->endpoint->is_for_page);
+        (out->target == SRV_TO_CALL && out->endpoint && out->endpoint->is_at_page_address);
     if (st || is_in_set)
         return st;
     const struct rt_span path = srv_uri_path(uri);

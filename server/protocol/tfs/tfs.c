@@ -15,7 +15,7 @@ static const struct srv_endpoint predict_call = {
     .rest = {.infer = &srv_tfs_predict_json},
     .grpc = {.infer = &srv_tfs_predict},
     .grpc_path = PREDICTION "Predict",
-    .is_for_page = true,
+    .is_at_page_address = true,
     .is_frequent = true,
 };
 
@@ -61,7 +61,7 @@ static const struct srv_endpoint metadata_call = {
     .rest = {.describe = &srv_tfs_metadata_json},
     .grpc = {.describe = &srv_tfs_metadata},
     .grpc_path = PREDICTION "GetModelMetadata",
-    .is_for_page = true,
+    .is_at_page_address = true,
 };
 
 static const struct srv_endpoint status_call = {
