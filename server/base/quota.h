@@ -4,9 +4,9 @@
  * request with more bytes than a bucket holds is accepted if the bucket is not empty, and the
  * client then waits until the bucket has refilled.
  *
- * The number of buckets is fixed, so that clients with many keys need no memory. A full bucket
- * holds no information, so another client may take it over. A client that finds no bucket shares
- * one with all other clients that found none.
+ * The number of buckets is fixed, so that memory does not grow with the number of keys. A full
+ * bucket holds no information, so another client may take it over. If a client has no bucket and
+ * none is full, it uses one further bucket, which all clients without a bucket of their own share.
  *
  * Owner: the server. Threads: any thread may call these functions.
  */

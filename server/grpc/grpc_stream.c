@@ -221,8 +221,8 @@ struct srv_call *srv_stream_take(struct srv_call *c)
     if (c->stream.n_taken++)
         srv_tracer_begin(c->server->tracer, &part->span);
     srv_profile_begin(c->server->profile, &part->span);
-    part->pending = 1; /* for srv_stream_drop */
-    c->pending++;      /* for the end of the part */
+    part->pending = 1; /* srv_stream_drop subtracts it */
+    c->pending++;      /* the end of the part subtracts it */
     srv_list_append(&c->stream.parts, &part->link);
     c->stream.n_parts++;
     c->stream.part_bytes += part->n_in;

@@ -20,13 +20,13 @@
 #include "runtime/base/bytes.h"
 
 enum srv_http_stage {
-    SRV_HTTP_HEAD,
+    SRV_HTTP_HEAD,       /* reading a request line and its headers */
     SRV_HTTP_BODY,       /* reading a body with a Content-Length */
     SRV_HTTP_CHUNK_LINE, /* reading the line with a chunk's size */
-    SRV_HTTP_CHUNK,
-    SRV_HTTP_CHUNK_END, /* reading the CR LF after a chunk */
-    SRV_HTTP_TRAILERS,
-    SRV_HTTP_OVER, /* a request was refused; all further bytes are ignored */
+    SRV_HTTP_CHUNK,      /* reading the bytes of a chunk */
+    SRV_HTTP_CHUNK_END,  /* reading the CR LF after a chunk */
+    SRV_HTTP_TRAILERS,   /* reading the header lines after the last chunk */
+    SRV_HTTP_OVER,       /* a request was refused; all further bytes are ignored */
 };
 
 struct srv_http_stream {

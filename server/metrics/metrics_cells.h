@@ -66,7 +66,7 @@ struct srv_histogram { /* A histogram of integers. The code that uses it chooses
 struct srv_request_cells { /* counters of the requests for a signature on one network thread */
     _Atomic uint64_t codes[SRV_N_JOB_APIS][SRV_N_CODES];
     struct srv_times latency[SRV_N_JOB_APIS];
-    _Atomic(struct srv_exemplars *) exemplars[SRV_N_JOB_APIS]; /* of `latency` */
+    _Atomic(struct srv_exemplars *) exemplars[SRV_N_JOB_APIS]; /* exemplars of `latency` */
 };
 
 /* counters of a version's batches on one worker, or of the version's inline batches on one network

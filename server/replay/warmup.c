@@ -146,7 +146,8 @@ static enum rt_status charge_record(const struct replay *all, struct replayer *r
 
 static void drop_large_record(struct replayer *replayer)
 {
-    if (replayer->record.n > SRV_SMALL_BYTES) /* charged, unless another replay has taken it back */
+    /* A large record is charged to the budget, unless another replay has taken the charge back. */
+    if (replayer->record.n > SRV_SMALL_BYTES)
         rt_bytes_clear(&replayer->record);
     srv_replay_give(replayer->all->p->records, &replayer->charged);
 }

@@ -1,10 +1,15 @@
 /*
  * Writes an event of the web page: the models with the states of their versions, and the figures of
- * the server, as JSON in the form of server-sent events. `answered`, `failed`, `rows`, `latency`
- * and `batches` are totals since the version was loaded, `errors` is the number of errors that were
- * ever kept for its model, or, beside `refused`, for no model, `refused` is as srv_metrics_refused
- * returns it, and `cpu_ms` is a total since the process began. The other figures are current
- * values. The browser subtracts two events, so that the server keeps nothing for a viewer.
+ * the server, as JSON in the form of server-sent events. The browser subtracts two events, so that
+ * the server keeps nothing for a viewer. An event therefore has totals:
+ *
+ * - `answered`, `failed`, `rows`, `latency` and `batches` of a version count since it was loaded.
+ * - `errors` of a version is the number of errors that were ever kept for its model. `errors` of
+ *   the server is the number of those that were kept for no model.
+ * - `refused` is the result of srv_metrics_refused.
+ * - `cpu_ms` counts since the process began.
+ *
+ * All other figures are current values.
  *
  * Threads: any. The functions take the locks of the manager and of the metrics, one after another.
  */

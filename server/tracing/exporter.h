@@ -51,12 +51,12 @@ void srv_exporter_add(struct srv_exporter *e, struct srv_trace_record *r);
 /* Counts a record that could not be made, because memory ran out. */
 void srv_exporter_lost(struct srv_exporter *e);
 
-/* numbers of spans since the start */
+/* Numbers of spans since the exporter started. */
 struct srv_exporter_counts {
-    uint64_t exported;
-    uint64_t queue_full; /* dropped because the queue was full or memory ran out */
-    uint64_t failed;     /* dropped because the collector did not take them */
-    uint64_t rejected;   /* sent, but not kept by the collector, as it said */
+    uint64_t exported;   /* spans that the collector has accepted */
+    uint64_t queue_full; /* spans that were dropped because the queue was full or memory ran out */
+    uint64_t failed;     /* spans that were dropped because the collector did not accept them */
+    uint64_t rejected;   /* spans that the collector has received and reported as rejected */
 };
 void srv_exporter_count(const struct srv_exporter *e, struct srv_exporter_counts *out);
 

@@ -49,7 +49,7 @@ struct srv_trace_record {
     int64_t rows;   /* number of rows of the batch; 0 if no batch has run */
     int n_requests; /* number of requests in the batch */
 
-    /* of requests */
+    /* The members from here to `batch` are set only in records of requests. */
     struct srv_trace_times phase[SRV_N_PHASES];
     unsigned char phase_id[SRV_N_PHASES][SRV_SPAN_ID_BYTES];
     char tracestate[SRV_TRACESTATE_MOST + 1];
@@ -61,7 +61,7 @@ struct srv_trace_record {
     bool has_batch;
     struct srv_trace_context batch;
 
-    /* of batches: the spans of the requests */
+    /* The members below are set only in records of batches. The links are the spans of requests. */
     int n_links, n_dropped_links;
     struct srv_trace_context link[SRV_TRACE_LINKS];
 };

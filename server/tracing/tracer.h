@@ -21,12 +21,12 @@ struct srv_tracer_options {
     bool by_parent; /* whether the client's traceparent header decides, if the request has one */
 };
 
-/* Checks the options as srv_tracer_start does. No record is exported, and the collector is not
- * asked. */
+/* Checks the options as srv_tracer_start does, without starting a thread or connecting to the
+ * collector. */
 enum rt_status srv_tracer_check(const struct srv_tracer_options *o, struct rt_error *err);
 enum rt_status srv_tracer_start(const struct srv_tracer_options *o, struct srv_tracer **out,
                                 struct rt_error *err);
-void srv_tracer_stop(struct srv_tracer *t); /* NULL is fine */
+void srv_tracer_stop(struct srv_tracer *t); /* `t` may be NULL */
 
 /* Begins the span of a request after its headers were read, and decides whether it is recorded. The
  * decision by the ratio depends only on the trace id, so that all servers decide alike. `t` may be
