@@ -33,7 +33,7 @@ static enum rt_status attach(struct srv_server *s, struct srv_version *v, struct
 static void retire(struct srv_server *s, struct srv_version *v)
 {
     (void)s;
-    srv_model_queue_hurry(v->model_queue);
+    srv_model_queue_flush(v->model_queue);
 }
 
 static void detach(struct srv_server *s, struct srv_version *v)

@@ -451,7 +451,7 @@ static void drain(struct srv_server *s, int signals)
         srv_rest_quiesce(s->rest);
     if (s->grpc)
         srv_grpc_quiesce(s->grpc);
-    srv_scheduler_hurry(s->scheduler);
+    srv_scheduler_flush(s->scheduler);
     wait_for_few(s, in_flight, 0, &stop, o->drain_timeout_ms);
     rt_threads_raise();
     int n = in_flight(s);

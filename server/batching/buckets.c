@@ -13,12 +13,12 @@ enum {
 static const struct rt_signature no_signature = {.name = "", .method_name = ""};
 const struct rt_model_signature srv_undecoded = {.def = &no_signature, .is_dynamic = true};
 
-static bool may_merge(const struct srv_model_queue *l, const struct srv_call_queue *q,
+static bool may_merge(const struct srv_model_queue *mq, const struct srv_call_queue *q,
                       const struct srv_job *job)
 {
     return q && !q->never_merge && job->n_rows > 0 && job->n_feeds > 0 && job->n_fetches > 0 &&
-           srv_batching_merges(l->batching, srv_queued_signature(job)->def->name, q->rowwise) &&
-           (l->policy.max_rows > 1 || l->policy.n_sizes);
+           srv_batching_merges(mq->batching, srv_queued_signature(job)->def->name, q->rowwise) &&
+           (mq->policy.max_rows > 1 || mq->policy.n_sizes);
 }
 
 /* Returns whether the job is small enough to run on a spare worker. */
@@ -73,30 +73,30 @@ static bool fits(const struct srv_bucket *b, const struct srv_job *job)
     return true;
 }
 
-struct srv_call_queue *srv_call_queue_of(struct srv_model_queue *l,
+struct srv_call_queue *srv_call_queue_of(struct srv_model_queue *mq,
                                          const struct rt_model_signature *sig)
 {
-    for (struct srv_call_queue *q = l->queues; q; q = q->next)
+    for (struct srv_call_queue *q = mq->queues; q; q = q->next)
         if (q->call == sig->call && q->rowwise == sig->rowwise)
             return q;
     struct srv_call_queue *q = calloc(1, sizeof *q);
     if (!q)
         return NULL;
-    *q = (struct srv_call_queue){.next = l->queues, .call = sig->call, .rowwise = sig->rowwise};
-    l->queues = q;
+    *q = (struct srv_call_queue){.next = mq->queues, .call = sig->call, .rowwise = sig->rowwise};
+    mq->queues = q;
     return q;
 }
 
-static void forget_oldest(struct srv_model_queue *l)
+static void forget_oldest(struct srv_model_queue *mq)
 {
     struct srv_core_bucket *oldest = NULL;
-    for (struct srv_core_bucket *b = l->core.buckets; b; b = b->next)
+    for (struct srv_core_bucket *b = mq->core.buckets; b; b = b->next)
         if (!b->head && !b->running && (!oldest || b->used_ns < oldest->used_ns))
             oldest = b;
     if (!oldest)
         return;
     srv_core_bucket_remove(oldest);
-    l->n_buckets--;
+    mq->n_buckets--;
     free(oldest);
 }
 
@@ -111,24 +111,24 @@ static bool is_compiled(const void *call, int64_t rows)
 struct srv_bucket *srv_bucket_of(const struct srv_job *job)
 {
     const struct rt_model_signature *sig = srv_queued_signature(job);
-    struct srv_model_queue *l = job->version->model_queue;
+    struct srv_model_queue *mq = job->version->model_queue;
     uint64_t hash = hash_of(job);
     int n_feeds = sig->writes ? 0 : job->n_feeds;
 
-    for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next) {
+    for (struct srv_core_bucket *o = mq->core.buckets; o; o = o->next) {
         struct srv_bucket *b = (struct srv_bucket *)o;
         if (b->hash == hash && fits(b, job))
             return b;
     }
-    if (l->n_buckets >= MAX_IDLE_BUCKETS)
-        forget_oldest(l);
-    struct srv_call_queue *q = sig->writes ? NULL : srv_call_queue_of(l, sig);
+    if (mq->n_buckets >= MAX_IDLE_BUCKETS)
+        forget_oldest(mq);
+    struct srv_call_queue *q = sig->writes ? NULL : srv_call_queue_of(mq, sig);
     struct srv_bucket *b = calloc(1, sizeof *b + (size_t)n_feeds * sizeof b->feeds[0]);
     if (!b || (!q && !sig->writes)) {
         free(b);
         return NULL;
     }
-    srv_core_bucket_init(&b->core, &l->core, q ? &q->core : NULL, may_merge(l, q, job),
+    srv_core_bucket_init(&b->core, &mq->core, q ? &q->core : NULL, may_merge(mq, q, job),
                          sig->writes);
     b->core.is_small = q && is_small(job);
     b->core.is_uneven = job->kind != SRV_JOB_RUN;
@@ -139,29 +139,29 @@ struct srv_bucket *srv_bucket_of(const struct srv_job *job)
     b->has_rows = job->n_rows > 0;
     b->n_feeds = n_feeds;
     for (int i = 0; i < n_feeds; i++)
-        b->feeds[i] = key_of(&job->feeds[i], b->has_rows, l->batching->pads);
-    l->n_buckets++;
+        b->feeds[i] = key_of(&job->feeds[i], b->has_rows, mq->batching->pads);
+    mq->n_buckets++;
     return b;
 }
 
-void srv_buckets_stop_merging(struct srv_model_queue *l, struct srv_call_queue *q)
+void srv_buckets_stop_merging(struct srv_model_queue *mq, struct srv_call_queue *q)
 {
     q->never_merge = true;
-    for (struct srv_core_bucket *o = l->core.buckets; o; o = o->next)
+    for (struct srv_core_bucket *o = mq->core.buckets; o; o = o->next)
         if (((struct srv_bucket *)o)->queue == q)
             o->merges = false;
 }
 
-void srv_buckets_clear(struct srv_model_queue *l)
+void srv_buckets_clear(struct srv_model_queue *mq)
 {
-    for (struct srv_core_bucket *b = l->core.buckets, *next; b; b = next) {
+    for (struct srv_core_bucket *b = mq->core.buckets, *next; b; b = next) {
         next = b->next;
         free(b);
     }
-    for (struct srv_call_queue *q = l->queues, *next; q; q = next) {
+    for (struct srv_call_queue *q = mq->queues, *next; q; q = next) {
         next = q->next;
         free(q);
     }
-    l->core.buckets = NULL;
-    l->queues = NULL;
+    mq->core.buckets = NULL;
+    mq->queues = NULL;
 }

@@ -45,7 +45,7 @@ struct srv_bucket {
 struct srv_model_queue {
     struct srv_core_model_queue core;
     struct srv_scheduler *scheduler;
-    struct srv_core *pool; /* the scheduler core that contains the model queue */
+    struct srv_core *scheduler_core; /* the scheduler core that contains the model queue */
     struct srv_version *version;
     /* number of core.buckets; guarded by the scheduler's mu */
     int n_buckets;
@@ -70,11 +70,11 @@ static inline const struct rt_model_signature *srv_queued_signature(const struct
 struct srv_bucket *srv_bucket_of(const struct srv_job *job);
 /* Returns the queue for the callable of a signature, and creates it if it does not exist. Returns
  * NULL if memory runs out. */
-struct srv_call_queue *srv_call_queue_of(struct srv_model_queue *l,
+struct srv_call_queue *srv_call_queue_of(struct srv_model_queue *mq,
                                          const struct rt_model_signature *sig);
 /* Stops merging in all buckets of the queue `q`, now and in the future. */
-void srv_buckets_stop_merging(struct srv_model_queue *l, struct srv_call_queue *q);
+void srv_buckets_stop_merging(struct srv_model_queue *mq, struct srv_call_queue *q);
 /* Frees the buckets and queues of a model queue that has no jobs. */
-void srv_buckets_clear(struct srv_model_queue *l);
+void srv_buckets_clear(struct srv_model_queue *mq);
 
 #endif

@@ -21,14 +21,14 @@ enum {
 static enum rt_status fail_full(struct srv_job *job)
 {
     const struct srv_options *o = &job->io_loop->server->options;
-    const struct srv_core_model_queue *l = &job->version->model_queue->core;
+    const struct srv_core_model_queue *mq = &job->version->model_queue->core;
     const long long version = job->version->version;
     char limits[160];
     snprintf(
         limits, sizeof limits,
         "%lld requests, %zu bytes (--max_queue_jobs=%lld, --max_queue_bytes=%lld, all versions "
         "together %d times as much)",
-        (long long)l->n_jobs, l->n_bytes, (long long)o->max_queue_jobs,
+        (long long)mq->n_jobs, mq->n_bytes, (long long)o->max_queue_jobs,
         (long long)o->max_queue_bytes, SRV_QUEUES_FACTOR);
     return srv_job_is_as_tensorflow(job)
                ? rt_fail(&job->err, RT_UNAVAILABLE,
@@ -89,7 +89,7 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
      * less than running each of them inline. */
     if (b && b->core.merges && io_loop->inline_ns > 0)
         max_ns = max_ns < TINY_NS ? max_ns : TINY_NS;
-    may = b && job->version->model_queue->pool == &s->cpu &&
+    may = b && job->version->model_queue->scheduler_core == &s->cpu &&
           (!b->core.merges || job->n_rows <= srv_core_row_limit(&b->core)) &&
           srv_core_begin_inline(&s->cpu, &b->core, &job->sched, s->group[0].n_workers, max_ns,
                                 &batch);
@@ -173,12 +173,12 @@ enum rt_status srv_scheduler_make_ready(struct srv_job *job)
 static void complete_parent(struct srv_job *parent, bool follows_rows)
 {
     struct srv_scheduler *s = parent->io_loop->server->scheduler;
-    struct srv_model_queue *l = parent->version->model_queue;
+    struct srv_model_queue *mq = parent->version->model_queue;
     if (!follows_rows) {
         rt_mutex_lock(&s->mu);
-        struct srv_call_queue *q = srv_call_queue_of(l, parent->signature);
+        struct srv_call_queue *q = srv_call_queue_of(mq, parent->signature);
         if (q)
-            srv_buckets_stop_merging(l, q);
+            srv_buckets_stop_merging(mq, q);
         rt_mutex_unlock(&s->mu);
         srv_scheduler_log_never_merged(parent);
     }
@@ -215,8 +215,9 @@ static enum rt_status check_share(struct srv_scheduler *s, const struct srv_buck
     if (!share)
         return RT_OK;
     t->n_common += srv_queue_shares_is_common(s->shares, share);
-    if (!srv_queue_shares_is_full(s->shares, share, &job->version->model_queue->pool->settings,
-                                  &b->core, job->n_rows, job->body_bytes))
+    if (!srv_queue_shares_is_full(s->shares, share,
+                                  &job->version->model_queue->scheduler_core->settings, &b->core,
+                                  job->n_rows, job->body_bytes))
         return RT_OK;
     job->retry_s = 1;
     return rt_fail(&job->err, RT_RESOURCE_EXHAUSTED,
@@ -232,7 +233,8 @@ static void submit_one(struct srv_scheduler *s, struct srv_bucket *b, struct srv
     atomic_fetch_add_explicit(&s->n_jobs, 1, memory_order_relaxed);
     describe(job);
     job->sched.share = share_of(s, b, job);
-    switch (srv_core_submit(job->version->model_queue->pool, &b->core, &job->sched, now)) {
+    switch (
+        srv_core_submit(job->version->model_queue->scheduler_core, &b->core, &job->sched, now)) {
     case SRV_CORE_QUEUED:
         break;
     case SRV_CORE_EXPIRED:
@@ -335,21 +337,21 @@ void srv_scheduler_end_job(struct srv_job *job)
     srv_scheduler_submit(job->io_loop->server->scheduler, job);
 }
 
-void srv_scheduler_hurry(struct srv_scheduler *s)
+void srv_scheduler_flush(struct srv_scheduler *s)
 {
     rt_mutex_lock(&s->mu);
-    s->cpu.hurries = s->gpus.hurries = true;
+    s->cpu.is_flushed = s->gpus.is_flushed = true;
     const uint32_t wake = srv_scheduler_groups_to_wake(s, rt_now_ns());
     rt_mutex_unlock(&s->mu);
     srv_scheduler_wake(s, wake);
 }
 
-void srv_model_queue_hurry(struct srv_model_queue *l)
+void srv_model_queue_flush(struct srv_model_queue *mq)
 {
-    struct srv_scheduler *s = l->scheduler;
+    struct srv_scheduler *s = mq->scheduler;
 
     rt_mutex_lock(&s->mu);
-    l->core.hurries = true;
+    mq->core.is_flushed = true;
     const uint32_t wake = srv_scheduler_groups_to_wake(s, rt_now_ns());
     rt_mutex_unlock(&s->mu);
     srv_scheduler_wake(s, wake);
@@ -379,11 +381,11 @@ int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const
     return refuse_all(s, &s->cpu, code, text) + refuse_all(s, &s->gpus, code, text);
 }
 
-int srv_model_queue_jobs(struct srv_model_queue *l)
+int srv_model_queue_jobs(struct srv_model_queue *mq)
 {
-    rt_mutex_lock(&l->scheduler->mu);
-    int n = l->core.n_jobs;
-    rt_mutex_unlock(&l->scheduler->mu);
+    rt_mutex_lock(&mq->scheduler->mu);
+    int n = mq->core.n_jobs;
+    rt_mutex_unlock(&mq->scheduler->mu);
     return n;
 }
 

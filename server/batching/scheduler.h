@@ -39,7 +39,7 @@ enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *
                                    struct srv_model_queue **out, struct rt_error *err);
 /* Frees a version's model queue. The last handle to the version must have been released, and no job
  * of the version may be queued or running. */
-void srv_model_queue_free(struct srv_model_queue *l);
+void srv_model_queue_free(struct srv_model_queue *mq);
 
 /* Prepares a job for queuing after its signature and feeds were set: sets the number of rows,
  * allocates the fetches, and checks admission. */
@@ -57,14 +57,14 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job);
 void srv_scheduler_submit(struct srv_scheduler *s, struct srv_job *first);
 /* Lets batches run without waiting for more jobs: those of all versions when the server stops, or
  * those of one version that is being unloaded. Called when no more requests will arrive. */
-void srv_scheduler_hurry(struct srv_scheduler *s);
-void srv_model_queue_hurry(struct srv_model_queue *l);
+void srv_scheduler_flush(struct srv_scheduler *s);
+void srv_model_queue_flush(struct srv_model_queue *mq);
 /* Completes all queued jobs with the given status and error message, at the end of a drain. Returns
  * the number of these jobs. */
 int srv_scheduler_refuse_all(struct srv_scheduler *s, enum rt_status code, const char *text);
 /* returns the number of queued and running jobs of all versions */
 int srv_scheduler_jobs(struct srv_scheduler *s);
 /* returns the number of queued jobs of the model queue */
-int srv_model_queue_jobs(struct srv_model_queue *l);
+int srv_model_queue_jobs(struct srv_model_queue *mq);
 
 #endif

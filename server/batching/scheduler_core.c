@@ -38,22 +38,22 @@ void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings)
     *c = (struct srv_core){.settings = *settings, .soonest_ns = RT_NEVER};
 }
 
-void srv_core_model_queue_init(struct srv_core *c, struct srv_core_model_queue *l,
+void srv_core_model_queue_init(struct srv_core *c, struct srv_core_model_queue *mq,
                                const struct srv_core_policy *policy)
 {
-    *l = (struct srv_core_model_queue){
+    *mq = (struct srv_core_model_queue){
         .policy = policy, .groups = UINT32_MAX, .virtual_ns = c->virtual_ns};
 }
 
-void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_model_queue *l,
+void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_model_queue *mq,
                           struct srv_core_queue *queue, bool merges, bool alone)
 {
-    *b = (struct srv_core_bucket){.model_queue = l,
+    *b = (struct srv_core_bucket){.model_queue = mq,
                                   .queue = queue,
-                                  .next = l->buckets,
+                                  .next = mq->buckets,
                                   .merges = merges && !alone,
                                   .alone = alone};
-    l->buckets = b;
+    mq->buckets = b;
 }
 
 void srv_core_bucket_remove(struct srv_core_bucket *b)
@@ -64,25 +64,25 @@ void srv_core_bucket_remove(struct srv_core_bucket *b)
     *at = b->next;
 }
 
-static void activate(struct srv_core *c, struct srv_core_model_queue *l)
+static void activate(struct srv_core *c, struct srv_core_model_queue *mq)
 {
     /* a model queue that was idle must not get priority over other model queues */
-    l->virtual_ns = max64(l->virtual_ns, c->virtual_ns);
-    l->prev = NULL;
-    l->next = c->active;
+    mq->virtual_ns = max64(mq->virtual_ns, c->virtual_ns);
+    mq->prev = NULL;
+    mq->next = c->active;
     if (c->active)
-        c->active->prev = l;
-    c->active = l;
+        c->active->prev = mq;
+    c->active = mq;
 }
 
-static void deactivate(struct srv_core *c, struct srv_core_model_queue *l)
+static void deactivate(struct srv_core *c, struct srv_core_model_queue *mq)
 {
-    if (l->prev)
-        l->prev->next = l->next;
+    if (mq->prev)
+        mq->prev->next = mq->next;
     else
-        c->active = l->next;
-    if (l->next)
-        l->next->prev = l->prev;
+        c->active = mq->next;
+    if (mq->next)
+        mq->next->prev = mq->prev;
 }
 
 /* Returns whether `a` must run before `b`. */
@@ -187,7 +187,7 @@ static void count_for_client(struct srv_core_job *j, int sign)
 static void unlink_job(struct srv_core *c, struct srv_core_job *j)
 {
     struct srv_core_bucket *b = j->bucket;
-    struct srv_core_model_queue *l = b->model_queue;
+    struct srv_core_model_queue *mq = b->model_queue;
 
     if (j->prev)
         j->prev->next = j->next;
@@ -203,42 +203,42 @@ static void unlink_job(struct srv_core *c, struct srv_core_job *j)
     b->n_rows -= j->rows;
     if (b->n_jobs == 0)
         set_batches(b, 0, 0);
-    l->n_bytes -= j->bytes;
+    mq->n_bytes -= j->bytes;
     c->n_jobs--;
     c->n_bytes -= j->bytes;
-    if (--l->n_jobs == 0)
-        deactivate(c, l);
+    if (--mq->n_jobs == 0)
+        deactivate(c, mq);
 }
 
 enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_bucket *b,
                                         struct srv_core_job *j, int64_t now)
 {
     const struct srv_core_settings *s = &c->settings;
-    struct srv_core_model_queue *l = b->model_queue;
+    struct srv_core_model_queue *mq = b->model_queue;
 
     if (j->deadline_ns <= now)
         return SRV_CORE_EXPIRED;
     /* An empty queue accepts one job of any size. Otherwise a job larger than the limit could never
      * run. */
-    if ((l->n_jobs &&
-         (l->n_jobs >= s->max_model_queue_jobs || j->bytes > s->max_model_queue_bytes ||
-          l->n_bytes > s->max_model_queue_bytes - j->bytes)) ||
+    if ((mq->n_jobs &&
+         (mq->n_jobs >= s->max_model_queue_jobs || j->bytes > s->max_model_queue_bytes ||
+          mq->n_bytes > s->max_model_queue_bytes - j->bytes)) ||
         (c->n_jobs && (c->n_jobs >= s->max_jobs || j->bytes > s->max_bytes ||
                        c->n_bytes > s->max_bytes - j->bytes)))
         return SRV_CORE_FULL;
-    if (l->policy->max_jobs && l->n_jobs >= l->policy->max_jobs)
+    if (mq->policy->max_jobs && mq->n_jobs >= mq->policy->max_jobs)
         return SRV_CORE_FULL;
     if (!has_capacity(b, j->rows))
         return SRV_CORE_FULL_BATCHES;
-    if (l->policy->max_queued_ns)
-        j->deadline_ns = min64(j->deadline_ns, later(now, l->policy->max_queued_ns));
-    if (l->n_jobs++ == 0)
-        activate(c, l);
+    if (mq->policy->max_queued_ns)
+        j->deadline_ns = min64(j->deadline_ns, later(now, mq->policy->max_queued_ns));
+    if (mq->n_jobs++ == 0)
+        activate(c, mq);
     j->bucket = b;
     j->queued_ns = now;
     j->due_ns = later(now, s->patience_ns);
     if (b->alone || !j->level)
-        j->level = l->policy->level ? l->policy->level : SRV_CORE_LEVEL;
+        j->level = mq->policy->level ? mq->policy->level : SRV_CORE_LEVEL;
     if (!b->alone)
         j->due_ns = min64(j->due_ns, j->deadline_ns);
     insert(b, j);
@@ -247,7 +247,7 @@ enum srv_core_admission srv_core_submit(struct srv_core *c, struct srv_core_buck
     b->used_ns = now;
     b->n_jobs++;
     b->n_rows += j->rows;
-    l->n_bytes += j->bytes;
+    mq->n_bytes += j->bytes;
     c->n_jobs++;
     c->n_bytes += j->bytes;
     c->soonest_ns = min64(c->soonest_ns, j->deadline_ns);
@@ -280,7 +280,7 @@ static int64_t ready_at(const struct srv_core *c, const struct srv_core_bucket *
     const struct srv_core_policy *p = b->model_queue->policy;
     int64_t oldest = RT_NEVER;
 
-    if (!p->timeout_ns || c->hurries || b->model_queue->hurries || !b->merges ||
+    if (!p->timeout_ns || c->is_flushed || b->model_queue->is_flushed || !b->merges ||
         b->n_rows >= srv_core_row_limit(b) || b->n_batches > 1 || preferred_rows(b))
         return INT64_MIN;
     for (const struct srv_core_job *j = b->head; j; j = j->next)
@@ -320,18 +320,18 @@ static bool is_kept(const struct srv_core *c, const struct srv_core_bucket *b, i
     return recent->model_queue && recent->ns > now - RECENT_NS;
 }
 
-static bool is_for(const struct srv_core_model_queue *l, const struct srv_core_worker *w)
+static bool is_for(const struct srv_core_model_queue *mq, const struct srv_core_worker *w)
 {
-    return l->groups >> w->group & 1 && !(l->groups & w->avoided);
+    return mq->groups >> w->group & 1 && !(mq->groups & w->avoided);
 }
 
 /* Returns whether as many batches of the model queue are running, in all or on the group, as its
  * policy allows. */
-static bool is_full(const struct srv_core_model_queue *l, int group)
+static bool is_full(const struct srv_core_model_queue *mq, int group)
 {
-    const struct srv_core_policy *p = l->policy;
-    return (p->max_running && l->running >= p->max_running) ||
-           (p->max_group_running && l->group_running[group] >= p->max_group_running);
+    const struct srv_core_policy *p = mq->policy;
+    return (p->max_running && mq->running >= p->max_running) ||
+           (p->max_group_running && mq->group_running[group] >= p->max_group_running);
 }
 
 /* Returns whether a worker that will be free sooner may take a batch from the bucket. */
@@ -349,18 +349,18 @@ static bool is_left(const struct srv_core *c, const struct srv_core_bucket *b, i
  * batch. Returns the bucket whose first job must run before the first jobs of the other buckets
  * (is_before). Returns NULL if no bucket is ready, or if a running batch of `l` must end first. */
 static struct srv_core_bucket *choose(const struct srv_core *c,
-                                      const struct srv_core_model_queue *l, int64_t now,
+                                      const struct srv_core_model_queue *mq, int64_t now,
                                       enum choice which, const struct srv_core_worker *w)
 {
     struct srv_core_bucket *best = NULL;
 
-    if (l->alone_running || is_full(l, w->group))
+    if (mq->alone_running || is_full(mq, w->group))
         return NULL;
-    for (struct srv_core_bucket *b = l->buckets; b; b = b->next)
+    for (struct srv_core_bucket *b = mq->buckets; b; b = b->next)
         if (b->head && (!best || is_before(b->head, best->head)) && may_take(b, which) &&
             ready_at(c, b) <= now && !is_kept(c, b, now, w) && !is_left(c, b, now, w))
             best = b;
-    return best && best->alone && l->running ? NULL : best;
+    return best && best->alone && mq->running ? NULL : best;
 }
 
 /*
@@ -395,33 +395,33 @@ static int64_t padded(const struct srv_core_policy *p, int64_t rows)
 }
 
 /* Records that a batch of the model queue begins on the group. */
-static void note_recent(struct srv_core *c, int group, const struct srv_core_model_queue *l,
+static void note_recent(struct srv_core *c, int group, const struct srv_core_model_queue *mq,
                         int64_t now)
 {
     struct srv_core_recent *recent = c->recent[group];
-    if (recent[0].model_queue != l)
+    if (recent[0].model_queue != mq)
         recent[1] = recent[0];
-    recent[0] = (struct srv_core_recent){l, now};
+    recent[0] = (struct srv_core_recent){mq, now};
 }
 
 static void begin(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_batch *out)
 {
-    struct srv_core_model_queue *l = b->model_queue;
+    struct srv_core_model_queue *mq = b->model_queue;
 
     out->bucket = b;
-    out->run_rows = b->merges && out->rows ? padded(l->policy, out->rows) : out->rows;
+    out->run_rows = b->merges && out->rows ? padded(mq->policy, out->rows) : out->rows;
     out->charged_ns = srv_cost_of(&b->cost, out->run_rows);
     out->is_short = is_short(b, out->run_rows);
     b->running++;
-    l->running++;
-    l->group_running[out->group]++;
+    mq->running++;
+    mq->group_running[out->group]++;
     c->group_running[out->group]++;
     c->group_cost_ns[out->group] = later(c->group_cost_ns[out->group], out->charged_ns);
-    l->small_running += out->is_short;
+    mq->small_running += out->is_short;
     c->running++;
-    l->alone_running = b->alone;
-    c->virtual_ns = max64(c->virtual_ns, l->virtual_ns);
-    l->virtual_ns = later(l->virtual_ns, out->charged_ns);
+    mq->alone_running = b->alone;
+    c->virtual_ns = max64(c->virtual_ns, mq->virtual_ns);
+    mq->virtual_ns = later(mq->virtual_ns, out->charged_ns);
 }
 
 /* Returns a smaller limit if a preferred batch size leaves at most a quarter of the rows for the
@@ -492,10 +492,10 @@ static bool next(struct srv_core *c, int64_t now, const struct srv_core_worker *
 {
     for (;;) {
         struct srv_core_bucket *best = NULL;
-        for (struct srv_core_model_queue *l = c->active; l; l = l->next) {
-            if (!is_for(l, w) || (best && best->model_queue->virtual_ns <= l->virtual_ns))
+        for (struct srv_core_model_queue *mq = c->active; mq; mq = mq->next) {
+            if (!is_for(mq, w) || (best && best->model_queue->virtual_ns <= mq->virtual_ns))
                 continue;
-            struct srv_core_bucket *b = choose(c, l, now, which, w);
+            struct srv_core_bucket *b = choose(c, mq, now, which, w);
             if (b)
                 best = b;
         }
@@ -576,8 +576,8 @@ bool srv_core_is_ready(const struct srv_core *c, int64_t now, const struct srv_c
 {
     if (!may_start(c))
         return false;
-    for (const struct srv_core_model_queue *l = c->active; l; l = l->next)
-        if (is_for(l, worker) && choose(c, l, now, ALL, worker))
+    for (const struct srv_core_model_queue *mq = c->active; mq; mq = mq->next)
+        if (is_for(mq, worker) && choose(c, mq, now, ALL, worker))
             return true;
     return false;
 }
@@ -598,11 +598,11 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
                    bool learn)
 {
     struct srv_core_bucket *b = batch->bucket;
-    struct srv_core_model_queue *l = b->model_queue;
+    struct srv_core_model_queue *mq = b->model_queue;
 
     b->running--;
-    l->running--;
-    l->group_running[batch->group]--;
+    mq->running--;
+    mq->group_running[batch->group]--;
     /* The device now begins the next batch. Only the costs of running batches are expected ones, so
      * errors of the cost model do not add up. */
     c->group_begun_ns[batch->group] =
@@ -610,13 +610,13 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
     c->group_cost_ns[batch->group] -= batch->charged_ns;
     if (--c->group_running[batch->group] == 0)
         c->group_begun_ns[batch->group] = c->group_cost_ns[batch->group] = 0;
-    l->small_running -= batch->is_short;
-    l->long_running -= batch->is_long;
+    mq->small_running -= batch->is_short;
+    mq->long_running -= batch->is_long;
     c->running--;
     c->long_running -= batch->is_long;
     if (b->alone)
-        l->alone_running = false;
-    l->virtual_ns = later(l->virtual_ns - batch->charged_ns, max64(run_ns, 1));
+        mq->alone_running = false;
+    mq->virtual_ns = later(mq->virtual_ns - batch->charged_ns, max64(run_ns, 1));
     if (learn)
         srv_cost_learn(&b->cost, batch->run_rows, run_ns);
 }
@@ -624,15 +624,15 @@ void srv_core_done(struct srv_core *c, const struct srv_core_batch *batch, int64
 bool srv_core_begin_inline(struct srv_core *c, struct srv_core_bucket *b, struct srv_core_job *j,
                            int n_workers, int64_t max_ns, struct srv_core_batch *out)
 {
-    struct srv_core_model_queue *l = b->model_queue;
+    struct srv_core_model_queue *mq = b->model_queue;
 
     if (b->head || b->alone || b->has_large_outputs || !srv_core_has_place(c, n_workers) ||
-        l->alone_running || is_full(l, 0) || b->cost.runs < ENOUGH_RUNS ||
+        mq->alone_running || is_full(mq, 0) || b->cost.runs < ENOUGH_RUNS ||
         srv_cost_of(&b->cost, j->rows) > max_ns ||
-        (b->merges && (l->policy->timeout_ns || l->policy->n_sizes)))
+        (b->merges && (mq->policy->timeout_ns || mq->policy->n_sizes)))
         return false;
     /* A waiting job of the same model queue that writes variables must run before job `j`. */
-    for (const struct srv_core_bucket *o = l->buckets; o; o = o->next)
+    for (const struct srv_core_bucket *o = mq->buckets; o; o = o->next)
         if (o->alone && o->head)
             return false;
     j->bucket = b;
@@ -652,9 +652,10 @@ struct srv_core_job *srv_core_expired(struct srv_core *c, int64_t now)
         return NULL;
     c->soonest_ns = RT_NEVER;
     c->swept_ns = now;
-    for (struct srv_core_model_queue *l = c->active, *next_model_queue; l; l = next_model_queue) {
-        next_model_queue = l->next;
-        for (struct srv_core_bucket *b = l->buckets; b; b = b->next) {
+    for (struct srv_core_model_queue *mq = c->active, *next_model_queue; mq;
+         mq = next_model_queue) {
+        next_model_queue = mq->next;
+        for (struct srv_core_bucket *b = mq->buckets; b; b = b->next) {
             for (struct srv_core_job *j = b->head, *next; j; j = next) {
                 next = j->next;
                 if (j->deadline_ns > now) {
@@ -676,8 +677,8 @@ int64_t srv_core_next_timer(const struct srv_core *c)
 
     if (at != RT_NEVER)
         at = max64(at, c->swept_ns + SWEEP_NS);
-    for (const struct srv_core_model_queue *l = c->active; l; l = l->next)
-        for (const struct srv_core_bucket *b = l->policy->timeout_ns ? l->buckets : NULL; b;
+    for (const struct srv_core_model_queue *mq = c->active; mq; mq = mq->next)
+        for (const struct srv_core_bucket *b = mq->policy->timeout_ns ? mq->buckets : NULL; b;
              b = b->next)
             if (b->head)
                 at = min64(at, ready_at(c, b));

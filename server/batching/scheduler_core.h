@@ -117,7 +117,7 @@ struct srv_core_model_queue {
     int long_running;  /* number of running batches that srv_core_mark_long has marked */
     size_t n_bytes;
     bool alone_running;
-    bool hurries; /* whether no more jobs will arrive, so that batches need not wait */
+    bool is_flushed; /* whether no more jobs will arrive, so that batches need not wait */
 };
 
 struct srv_core_settings {
@@ -153,15 +153,15 @@ struct srv_core {
      * at which its device began the first of them */
     int group_running[SRV_CORE_GROUPS];
     int64_t group_cost_ns[SRV_CORE_GROUPS], group_begun_ns[SRV_CORE_GROUPS];
-    bool hurries; /* whether no more jobs will arrive in any model queue */
+    bool is_flushed; /* whether no more jobs will arrive in any model queue */
 };
 
 void srv_core_init(struct srv_core *c, const struct srv_core_settings *settings);
 /* Initialises a model queue. `policy` must outlive the model queue. */
-void srv_core_model_queue_init(struct srv_core *c, struct srv_core_model_queue *l,
+void srv_core_model_queue_init(struct srv_core *c, struct srv_core_model_queue *mq,
                                const struct srv_core_policy *policy);
 /* Initialises a bucket of a model queue. `queue` may be NULL. */
-void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_model_queue *l,
+void srv_core_bucket_init(struct srv_core_bucket *b, struct srv_core_model_queue *mq,
                           struct srv_core_queue *queue, bool merges, bool alone);
 /* Removes a bucket from its model queue. The bucket must be empty and have no running batch. */
 void srv_core_bucket_remove(struct srv_core_bucket *b);

@@ -224,12 +224,12 @@ static void request_size(const struct rt_model_signature *sig, struct rt_shape *
 
 /* Requests the compilation of specialisations for the allowed batch sizes. Batches are padded to
  * these sizes, so the shapes are known in advance. */
-static void request_compilation(const struct srv_model_queue *l, const struct rt_model *m)
+static void request_compilation(const struct srv_model_queue *mq, const struct rt_model *m)
 {
     for (int i = 0; i < m->n_signatures; i++) {
-        struct rt_shape *shapes = batch_shapes(l->batching, &l->policy, &m->signatures[i]);
-        for (int n = 0; shapes && n < l->policy.n_sizes && n < MAX_COMPILED_SIZES; n++)
-            request_size(&m->signatures[i], shapes, l->policy.sizes[n]);
+        struct rt_shape *shapes = batch_shapes(mq->batching, &mq->policy, &m->signatures[i]);
+        for (int n = 0; shapes && n < mq->policy.n_sizes && n < MAX_COMPILED_SIZES; n++)
+            request_size(&m->signatures[i], shapes, mq->policy.sizes[n]);
         free(shapes);
     }
 }
@@ -321,30 +321,30 @@ enum rt_status srv_scheduler_compile(struct srv_scheduler *s, const struct srv_v
 enum rt_status srv_model_queue_new(struct srv_scheduler *s, struct srv_version *v,
                                    struct srv_model_queue **out, struct rt_error *err)
 {
-    struct srv_model_queue *l = calloc(1, sizeof *l);
+    struct srv_model_queue *mq = calloc(1, sizeof *mq);
 
-    if (!l)
-        return rt_fail_memory(err, "a version's queue", sizeof *l);
-    const uint32_t groups = groups_of(s, v->loaded, l->accelerator);
-    l->scheduler = s;
-    l->version = v;
-    l->batching = v->batching;
-    set_policy(v, groups, &l->policy);
-    request_compilation(l, v->loaded);
-    l->pool = groups != 1 ? &s->gpus : &s->cpu;
+    if (!mq)
+        return rt_fail_memory(err, "a version's queue", sizeof *mq);
+    const uint32_t groups = groups_of(s, v->loaded, mq->accelerator);
+    mq->scheduler = s;
+    mq->version = v;
+    mq->batching = v->batching;
+    set_policy(v, groups, &mq->policy);
+    request_compilation(mq, v->loaded);
+    mq->scheduler_core = groups != 1 ? &s->gpus : &s->cpu;
     rt_mutex_lock(&s->mu);
-    srv_core_model_queue_init(l->pool, &l->core, &l->policy);
+    srv_core_model_queue_init(mq->scheduler_core, &mq->core, &mq->policy);
     if (groups != 1)
-        l->core.groups = groups;
+        mq->core.groups = groups;
     rt_mutex_unlock(&s->mu);
-    *out = l;
+    *out = mq;
     return RT_OK;
 }
 
-void srv_model_queue_free(struct srv_model_queue *l)
+void srv_model_queue_free(struct srv_model_queue *mq)
 {
-    if (!l)
+    if (!mq)
         return;
-    srv_buckets_clear(l);
-    free(l);
+    srv_buckets_clear(mq);
+    free(mq);
 }

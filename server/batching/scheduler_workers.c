@@ -69,10 +69,10 @@ void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batc
                              int64_t run_ns, const struct srv_batch_verdict *v)
 {
     struct srv_bucket *b = (struct srv_bucket *)batch->bucket;
-    struct srv_model_queue *l = (struct srv_model_queue *)b->core.model_queue;
+    struct srv_model_queue *mq = (struct srv_model_queue *)b->core.model_queue;
 
     (void)s; /* `s` is used only by RT_REQUIRES */
-    srv_core_done(l->pool, batch, run_ns, v->learn);
+    srv_core_done(mq->scheduler_core, batch, run_ns, v->learn);
     if (v->learn)
         b->core.has_large_outputs = v->has_large_outputs;
     if (v->halve_limit) {
@@ -85,7 +85,7 @@ void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batc
         b->core.max_rows = b->core.max_rows > INT64_MAX / 2 ? 0 : b->core.max_rows * 2;
     }
     if (v->never_merge)
-        srv_buckets_stop_merging(l, b->queue);
+        srv_buckets_stop_merging(mq, b->queue);
 }
 
 /* The free workers that srv_core_worker.sooner points to. */

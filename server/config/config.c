@@ -290,7 +290,7 @@ static enum rt_status read_precision(struct srv_model_config *out, const model_m
     if (*is && strcmp(is, "float32") != 0 && strcmp(is, "bf16") != 0)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "model %s: precision is \"float32\" or \"bf16\", not \"%s\"", out->name, is);
-    out->bf16 = !*is ? SRV_UNSAID : *is == 'b' ? SRV_YES : SRV_NO;
+    out->bf16 = !*is ? SRV_UNSET : *is == 'b' ? SRV_YES : SRV_NO;
     return RT_OK;
 }
 
@@ -331,7 +331,7 @@ static enum rt_status read_gpu(struct srv_config *c, struct srv_model_config *ou
         return st;
     if (m->gpus && *m->gpus && !(g->gpus = rt_arena_strdup(c->arena, m->gpus)))
         return no_memory(err);
-    g->full_precision = !*precision ? SRV_UNSAID : *precision == 'f' ? SRV_YES : SRV_NO;
+    g->full_precision = !*precision ? SRV_UNSET : *precision == 'f' ? SRV_YES : SRV_NO;
     g->memory_bytes = m->gpu_memory_bytes;
     g->instances = m->gpu_instances;
     return RT_OK;

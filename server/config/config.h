@@ -50,7 +50,7 @@ struct srv_model_config {
     int n_labels;
     const struct srv_label *labels;
     const struct srv_logging_config *logging; /* how requests are logged, or NULL for no log */
-    enum srv_maybe bf16; /* whether to use bf16; SRV_UNSAID means the value of --precision */
+    enum srv_maybe bf16; /* whether to use bf16; SRV_UNSET means the value of --precision */
     struct srv_gpu_config gpu;
     int64_t line, column; /* position of the model in srv_config.file */
 };

@@ -119,8 +119,8 @@ static bool set_value(struct srv_options *o, const struct row *row, const char *
     case MAYBE: {
         enum srv_maybe said = !text || strcmp(text, "true") == 0 ? SRV_YES
                               : strcmp(text, "false") == 0       ? SRV_NO
-                                                                 : SRV_UNSAID;
-        if (said == SRV_UNSAID && *text)
+                                                                 : SRV_UNSET;
+        if (said == SRV_UNSET && *text)
             return false;
         memcpy(field, &said, sizeof said);
         return true;

@@ -18,7 +18,7 @@ enum { SRV_MAX_FLAGS = 192 };
 enum { SRV_MAX_BATCH_ROWS = 1 << 20 };
 enum { SRV_MAX_OTLP_QUEUE = 1 << 20 }; /* maximum value of --otlp_queue_length */
 /* a boolean that may also be unset */
-enum srv_maybe { SRV_UNSAID, SRV_NO, SRV_YES };
+enum srv_maybe { SRV_UNSET, SRV_NO, SRV_YES };
 
 struct srv_options {
     bool as_tensorflow; /* whether the program was invoked as tensorflow_model_server */
@@ -26,7 +26,7 @@ struct srv_options {
     /* The flags of TensorFlow Serving, with its names and defaults. */
     int64_t port, rest_api_port, rest_api_num_threads, rest_api_timeout_in_ms;
     bool rest_api_enable_cors_support;
-    /* SRV_UNSAID if the flag was not given. The waiting requests for a signature are then merged if
+    /* SRV_UNSET if the flag was not given. The waiting requests for a signature are then merged if
      * the signature passes row-wise analysis. */
     enum srv_maybe enable_batching;
     bool enable_per_model_batching_parameters;

@@ -158,7 +158,7 @@ static enum rt_status read_bundle(struct srv_options *o, const bundle_message *m
     if (m->session_config)
         read_session(o, m->session_config, "--platform_config_file: session_config", &threads);
     use_threads(o, &threads);
-    o->enable_batching = m->batching_parameters ? SRV_YES : SRV_UNSAID;
+    o->enable_batching = m->batching_parameters ? SRV_YES : SRV_UNSET;
     o->enable_model_warmup = m->enable_model_warmup;
     o->enable_per_model_batching_parameters = m->enable_per_model_batching_params;
     read_warmup(o, m->model_warmup_options);

@@ -76,7 +76,7 @@ static void look_around(struct srv_grpc_loop *loop)
 static void wake(struct srv_io_loop *io_loop)
 {
     struct srv_grpc_loop *loop = io_loop->loop;
-    grpc_channel_watch_connectivity_state(loop->grpc->nowhere, GRPC_CHANNEL_IDLE,
+    grpc_channel_watch_connectivity_state(loop->grpc->wake_channel, GRPC_CHANNEL_IDLE,
                                           gpr_now(GPR_CLOCK_MONOTONIC), loop->cq, &loop->on_wake);
 }
 
@@ -235,9 +235,9 @@ static enum rt_status make_core(struct srv_grpc *g, struct rt_error *err)
     if (st)
         return st;
     grpc_channel_credentials *plain = grpc_insecure_credentials_create();
-    g->nowhere = grpc_channel_create("unix:/nowhere", plain, NULL);
+    g->wake_channel = grpc_channel_create("unix:/nowhere", plain, NULL);
     grpc_channel_credentials_release(plain);
-    return g->nowhere ? RT_OK : rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a channel");
+    return g->wake_channel ? RT_OK : rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a channel");
 }
 
 enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_methods *methods,
@@ -456,8 +456,8 @@ void srv_grpc_stop(struct srv_grpc *g)
     for (int i = 0; i < g->n_ports; i++)
         if (g->ports[i].core)
             grpc_server_destroy(g->ports[i].core);
-    if (g->nowhere)
-        grpc_channel_destroy(g->nowhere);
+    if (g->wake_channel)
+        grpc_channel_destroy(g->wake_channel);
     if (g->credentials)
         grpc_server_credentials_release(g->credentials);
     for (int i = 0; i < g->n_loops; i++) {

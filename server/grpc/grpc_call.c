@@ -28,7 +28,7 @@ enum {
     MAX_FREE_CALLS = 512,
     /* The I/O loop inflates compressed messages of up to this size. The inflated message takes at
      * most 0.5 MB, and inflating it takes less than a millisecond. */
-    INFLATE_HERE_BYTES = 512,
+    INFLATE_ON_LOOP_BYTES = 512,
     /* maximum compressed size in bytes of the messages that the thread for small messages
      * inflates */
     BACKGROUND_SMALL_BYTES = 64 << 10,
@@ -88,7 +88,7 @@ void srv_grpc_post(struct srv_grpc_loop *loop, struct srv_grpc_port *port,
         return;
     }
     c->port = port;
-    c->posted_as = method;
+    c->requested_method = method;
     c->call = NULL;
     c->payload = NULL;
     grpc_metadata_array_init(&c->metadata);
@@ -230,7 +230,7 @@ static void end_call(struct srv_call *c)
     c->job = (struct srv_job){.next = NULL};
     srv_call_end_span(c);
     grpc_metadata_array_destroy(&c->metadata);
-    if (!c->posted_as)
+    if (!c->requested_method)
         grpc_call_details_destroy(&c->details);
     if (c->call)
         grpc_call_unref(c->call);
@@ -270,7 +270,7 @@ void srv_grpc_start_batch(struct srv_call *c, const grpc_op *ops, size_t n,
     bool here = loop && loop->n_at_once < SRV_GRPC_AT_ONCE;
     grpc_event done = {.type = GRPC_OP_COMPLETE};
 
-    atomic_store_explicit(&c->handed, 1, memory_order_release);
+    atomic_store_explicit(&c->batch_order, 1, memory_order_release);
     if (here)
         grpc_completion_queue_thread_local_cache_init(loop->cq);
     grpc_call_error e = grpc_call_start_batch(call, ops, n, event, NULL);
@@ -413,8 +413,8 @@ static void send_response(struct srv_call *c, void *p, size_t n_bytes, enum rt_s
 }
 
 /* Sends a response on the I/O loop thread. No other operation may have been started on the call. */
-static void respond_here(struct srv_call *c, void *p, size_t n, enum rt_status code,
-                         const char *text)
+static void respond_on_loop(struct srv_call *c, void *p, size_t n, enum rt_status code,
+                            const char *text)
 {
     const bool late = srv_call_is_late(c);
 
@@ -437,7 +437,7 @@ void srv_call_name_limit(struct srv_call *c, enum rt_status code, struct rt_erro
 void srv_call_fail(struct srv_call *c, enum rt_status code)
 {
     srv_call_name_limit(c, code, &c->err);
-    respond_here(c, NULL, 0, code, rt_error_text(&c->err));
+    respond_on_loop(c, NULL, 0, code, rt_error_text(&c->err));
 }
 
 void srv_call_respond(struct srv_call *c, struct rt_bytes *message)
@@ -450,7 +450,7 @@ void srv_call_respond(struct srv_call *c, struct rt_bytes *message)
         return;
     }
     char *p = rt_bytes_take(message, &n);
-    respond_here(c, p, n, RT_OK, NULL);
+    respond_on_loop(c, p, n, RT_OK, NULL);
 }
 
 void srv_call_submit(struct srv_call *c, void (*done)(struct srv_job *job))
@@ -579,7 +579,7 @@ static void on_call(struct srv_call *c, bool ok)
         end_call(c);
         return;
     }
-    srv_grpc_post(loop, c->port, c->posted_as);
+    srv_grpc_post(loop, c->port, c->requested_method);
     srv_list_append(&loop->calls, &c->link);
     loop->closing.n_new++;
     atomic_fetch_add(&g->server->grpc_requests, 1);
@@ -590,12 +590,13 @@ static void on_call(struct srv_call *c, bool ok)
     srv_call_begin_span(c);
     if (c->server->options.access_log)
         note_peer(c);
-    c->method = c->posted_as ? c->posted_as : find_method(g->methods, c->details.method);
+    c->method =
+        c->requested_method ? c->requested_method : find_method(g->methods, c->details.method);
     if (!has_share) {
         refuse(c);
         return;
     }
-    if (c->posted_as) {
+    if (c->requested_method) {
         srv_grpc_read_message(c, SRV_AWAITS_MESSAGE);
         return;
     }
@@ -673,7 +674,7 @@ static void on_message(struct srv_call *c)
         srv_call_receive(c);
     if (c->payload && !c->payload_status &&
         c->payload->data.raw.compression != GRPC_COMPRESS_NONE &&
-        c->payload->data.raw.slice_buffer.length > INFLATE_HERE_BYTES) {
+        c->payload->data.raw.slice_buffer.length > INFLATE_ON_LOOP_BYTES) {
         c->stream.is_inflating = true;
         srv_call_detour(c, inflating_thread(c), srv_call_inflate, c->method->handle);
         srv_grpc_unpend(c);
@@ -717,7 +718,7 @@ void srv_grpc_on_event(struct srv_grpc_loop *loop, const grpc_event *e)
     struct srv_grpc_event *event = e->tag;
 
     if (event->call)
-        atomic_load_explicit(&event->call->handed, memory_order_acquire);
+        atomic_load_explicit(&event->call->batch_order, memory_order_acquire);
     switch (event->kind) {
     case SRV_EV_CALL:
         on_call(event->call, e->success);

@@ -104,11 +104,11 @@ struct srv_call {
     struct srv_grpc_event on_call, on_close, on_message, on_sent;
     struct srv_grpc_port *port;
     /* requested method, or NULL for unregistered methods */
-    const struct srv_grpc_method *posted_as;
+    const struct srv_grpc_method *requested_method;
     int pending; /* number of pending events except SRV_EV_CALL; used on the I/O loop thread */
     /* Orders the start of a batch on one thread before its completion on another. The core's queue
      * already ensures this order, but the thread sanitizer cannot see it. */
-    _Atomic int handed;
+    _Atomic int batch_order;
     bool counted; /* whether the call is counted in server->grpc_requests */
     /* index of the connection in the arrays of grpc_share.c and grpc_background.c */
     unsigned connection;

@@ -14,14 +14,14 @@
 enum {
     /* The decoded tensors of a request have at most `TENSOR_FACTOR * --max_body_bytes` bytes. */
     TENSOR_FACTOR = 2,
-    /* The I/O loop decodes messages and tensors of up to HERE_BYTES bytes. A worker decodes larger
-     * ones, because decoding them takes longer than passing the call to a worker and back. The size
-     * of the tensors counts too, because a message of 41 bytes may describe a tensor of 256 MiB. A
-     * worker also encodes larger outputs. */
-    HERE_BYTES = 256 << 10,
+    /* The I/O loop decodes messages and tensors of up to ON_LOOP_BYTES bytes. A worker decodes
+     * larger ones, because decoding them takes longer than passing the call to a worker and back.
+     * The size of the tensors counts too, because a message of 41 bytes may describe a tensor of
+     * 256 MiB. A worker also encodes larger outputs. */
+    ON_LOOP_BYTES = 256 << 10,
     /* Maximum number of fields, including those of nested messages, that the I/O loop reads.
      * Reading them takes about 0.02 ms. */
-    HERE_FIELDS = 1024,
+    ON_LOOP_FIELDS = 1024,
     /* Maximum number of fields in a message, including those of nested messages but not those of
      * tensors and examples. Reading them takes about 10 ms. The limits on inputs, feeds, fetches,
      * filters and tasks permit about 100,000 fields. Most fields of a larger message are therefore
@@ -156,13 +156,13 @@ static void bind_on_worker(struct srv_call *c, struct request *r)
     job->body_bytes = c->charged;
 }
 
-static enum rt_status bind_here_or_there(struct srv_call *c, struct request *r)
+static enum rt_status bind_on_loop_or_worker(struct srv_call *c, struct request *r)
 {
     const size_t most = most_tensor_bytes(c), charged = c->charged;
     enum rt_status st = RT_RESOURCE_EXHAUSTED;
 
-    r->inf.allowance = allowance_of(c, most < HERE_BYTES ? most : HERE_BYTES);
-    if (c->charged <= HERE_BYTES && r->fields_left <= HERE_FIELDS)
+    r->inf.allowance = allowance_of(c, most < ON_LOOP_BYTES ? most : ON_LOOP_BYTES);
+    if (c->charged <= ON_LOOP_BYTES && r->fields_left <= ON_LOOP_FIELDS)
         st = srv_inference_bind(&r->inf, &c->err);
     if (st != RT_RESOURCE_EXHAUSTED && r->fields_left >= 0) {
         if (!st)
@@ -191,7 +191,7 @@ static enum rt_status admit(struct srv_call *c, struct request *r)
     if (inf->timeout_us > 0)
         c->job.deadline_ns = srv_inference_deadline_ns(inf, c->job.received_ns);
     st = srv_inference_resolve(inf, &c->err);
-    return st ? st : bind_here_or_there(c, r);
+    return st ? st : bind_on_loop_or_worker(c, r);
 }
 
 /* ---- streams ---- */
@@ -385,7 +385,7 @@ static void identify(struct srv_call *c, struct request *r)
 {
     struct srv_cursor message = srv_call_peek(c);
 
-    r->fields_left = HERE_FIELDS;
+    r->fields_left = ON_LOOP_FIELDS;
     message.fields_left = &r->fields_left;
     c->method->endpoint->stream->identify(&r->inf, message);
     r->fields_left = 0;
@@ -400,14 +400,14 @@ static void begin(struct srv_call *c, struct request *r)
     srv_inference_init(&r->inf, c->method->endpoint->grpc.infer, &c->server->options, c->arena,
                        &c->job);
     r->inf.shared_memory = c->server->shared_memory;
-    c->job.max_inline_bytes = HERE_BYTES;
+    c->job.max_inline_bytes = ON_LOOP_BYTES;
     c->job.received_ns = c->stream.has_begun ? rt_now_ns() : c->received_ns;
     c->job.span = srv_request_span_read(&c->span);
     st = take_quota(c);
     if (!st)
         st = srv_call_open(c, &r->message);
     r->message_bytes = c->charged;
-    r->fields_left = HERE_FIELDS;
+    r->fields_left = ON_LOOP_FIELDS;
     r->message.fields_left = &r->fields_left;
     if (!st)
         st = srv_inference_read(&r->inf, r->message, &c->err);

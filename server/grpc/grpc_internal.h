@@ -139,7 +139,7 @@ struct srv_grpc {
     /* credentials of the TCP ports, but not of UNIX sockets */
     grpc_server_credentials *credentials;
     /* a channel that never connects; wake() in grpc.c uses it */
-    grpc_channel *nowhere;
+    grpc_channel *wake_channel;
     _Atomic int n_calls;
     /* number of open calls per connection (grpc_share.c) */
     _Atomic int calls_of[SRV_GRPC_CONNECTIONS];

@@ -202,7 +202,7 @@ struct srv_call *srv_stream_take(struct srv_call *c)
     srv_grpc_reset_call(part);
     part->stream_of = c;
     part->call = NULL;
-    part->method = part->posted_as = c->method;
+    part->method = part->requested_method = c->method;
     grpc_metadata_array_init(&part->metadata);
     part->close_started = true; /* the core reports to the stream that the client has left */
     part->stream =

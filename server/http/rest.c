@@ -81,7 +81,7 @@ static void close_down(struct srv_rest_loop *l)
         return;
     l->again = true;
     if (l->closing_turn == 0)
-        srv_rest_hurry_reading(l);
+        srv_rest_shorten_deadlines(l);
     /* accepts waiting connections before the listening sockets are closed */
     if (l->closing_turn == 1) {
         for (int i = 0; i < SRV_N_REST_ADDRESSES; i++)

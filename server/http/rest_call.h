@@ -4,7 +4,7 @@
  *
  * Owner: the I/O loop, which reuses finished calls for later requests. libmicrohttpd's request
  * holds a reference to the call. libmicrohttpd's response holds another reference while it uses the
- * body. Several calls may hold references to the same page.
+ * body. Several calls may hold references to the same body.
  * Threads: only the thread of the I/O loop uses a call, except where a function says otherwise.
  */
 #ifndef SRV_REST_CALL_H
@@ -26,8 +26,8 @@ enum {
     SRV_REST_MAX_IDLE_BYTES = 64 << 10,
     /* maximum number of bytes of a large response that a connection sends per turn */
     SRV_REST_PIECE_BYTES = 32 << 10,
-    /* maximum number of existing pages for which the budget is not charged */
-    SRV_REST_FREE_PAGES = 8,
+    /* maximum number of existing shared bodies for which the budget is not charged */
+    SRV_REST_FREE_SHARED_BODIES = 8,
     /* maximum number of bytes of a refused body that are read to keep the connection open */
     SRV_REST_SWALLOW_BYTES = 1 << 20,
     /* maximum size of a request's arena; tensors are not allocated from it */
@@ -48,14 +48,14 @@ enum srv_rest_stage {
     STAGE_OVER,
 };
 
-/* A page, plain or compressed, that responses share: metrics, an event or a file of the web page.
- * The thread that writes the page holds a reference, and so does each call that sends it. Any
- * thread may release a reference. */
-struct srv_rest_page {
+/* A response body, plain or compressed, that several responses share: a metrics page, or an event
+ * or a file of the web page. The thread that writes the body holds a reference, and so does each
+ * call that sends it. Any thread may release a reference. */
+struct srv_shared_body {
     struct srv_rest *rest;
     _Atomic int refs;
     struct rt_bytes bytes; /* not modified while a call holds a reference */
-    /* whether the page is one of the SRV_REST_FREE_PAGES pages for which the budget is not
+    /* whether the body is one of the SRV_REST_FREE_SHARED_BODIES for which the budget is not
      * charged */
     bool is_free;
     size_t charged; /* number of bytes charged to the budget */
@@ -75,8 +75,8 @@ struct srv_rest_call {
     /* Number of references. libmicrohttpd's request holds one. libmicrohttpd's response holds
      * another one while it uses the body. */
     int refs;
-    /* the page that is the response's body, or NULL if the body is `pub.out` */
-    struct srv_rest_page *page;
+    /* the body of the response, or NULL if the body is `pub.out` */
+    struct srv_shared_body *shared_body;
     enum srv_rest_stage stage;
     bool (*work)(struct srv_rest_request *r); /* argument of srv_rest_in_background */
     bool in_handler, finished, overdue;
@@ -104,7 +104,7 @@ static inline struct srv_rest_call *srv_rest_call_of(struct srv_rest_request *r)
 /* Returns the body of the response, which must be set. */
 static inline const struct rt_bytes *srv_rest_body(const struct srv_rest_call *req)
 {
-    return req->page ? &req->page->bytes : &req->pub.out;
+    return req->shared_body ? &req->shared_body->bytes : &req->pub.out;
 }
 
 /* ---- rest_calls.c ---- */
@@ -167,32 +167,32 @@ void srv_rest_refuse(struct srv_rest_call *req, enum rt_status code, int http);
 /* Passes the response to libmicrohttpd, which sends it. */
 enum MHD_Result srv_rest_send(struct srv_rest_call *req);
 
-/* ---- rest_page.c ---- */
+/* ---- rest_shared_body.c ---- */
 
-/* Returns an empty page with one reference, or NULL if memory runs out. */
-struct srv_rest_page *srv_rest_page_new(struct srv_rest *rest);
-/* Releases a reference to a page. May be called on any thread. `page` may be NULL. */
-void srv_rest_page_unref(struct srv_rest_page *page);
+/* Returns an empty body with one reference, or NULL if memory runs out. */
+struct srv_shared_body *srv_shared_body_new(struct srv_rest *rest);
+/* Releases a reference to a body. May be called on any thread. `body` may be NULL. */
+void srv_shared_body_unref(struct srv_shared_body *body);
 
-/* ---- rest_page_send.c ---- */
+/* ---- rest_shared_send.c ---- */
 
-/* A kind of page that is written for several requests at once. */
-struct srv_rest_page_kind {
+/* A kind of body that is written for several requests at once. */
+struct srv_shared_body_kind {
     const char *content_type;
-    const char *what; /* names the page in an error message */
+    const char *what; /* names the body in an error message */
     void (*write)(struct srv_rest *rest, struct rt_bytes *out);
-    /* Returns the error of a page whose bytes have failed. */
-    enum rt_status (*fail)(const struct rt_bytes *page, struct rt_error *err);
-    bool may_be_free; /* whether it may be one of the SRV_REST_FREE_PAGES pages */
+    /* Returns the error of a body whose bytes have failed. */
+    enum rt_status (*fail)(const struct rt_bytes *body, struct rt_error *err);
+    bool may_be_free; /* whether it may be one of the SRV_REST_FREE_SHARED_BODIES */
 };
 
-/* Returns the compressed page. Returns NULL if memory runs out or the page does not become
+/* Returns the compressed body. Returns NULL if memory runs out or the body does not become
  * smaller. */
-struct srv_rest_page *srv_rest_page_compress(const struct srv_rest_page *page);
-/* Writes one page and sends it to each request of the list, linked by `next_free`. Called on a
+struct srv_shared_body *srv_shared_body_compress(const struct srv_shared_body *body);
+/* Writes one body and sends it to each request of the list, linked by `next_free`. Called on a
  * background thread. */
-void srv_rest_page_send(struct srv_rest *rest, const struct srv_rest_page_kind *kind,
-                        struct srv_rest_call *first);
+void srv_shared_body_send(struct srv_rest *rest, const struct srv_shared_body_kind *kind,
+                          struct srv_rest_call *first);
 
 /* ---- rest_outcome.c ---- */
 

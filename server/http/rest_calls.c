@@ -13,7 +13,7 @@ enum {
     MAX_RESPONSE_BYTES = 2047 << 20,
     /* A call with more memory is freed on a background thread. Returning memory of this size to the
      * system takes up to 0.5 ms. Freeing 400 MB would block the loop for 0.2 s. */
-    FREE_HERE_BYTES = 1 << 20,
+    FREE_ON_LOOP_BYTES = 1 << 20,
 };
 
 /* ---- the budget ---- */
@@ -36,7 +36,7 @@ void srv_rest_discharge(struct srv_rest_request *r)
 /*
  * Charges the growth of a response to the budget. Small responses are free. An error message
  * therefore always fits, and a client can read the state of a model while memory is short.
- * rest_page_send.c charges pages that responses share.
+ * rest_shared_send.c charges bodies that responses share.
  */
 bool srv_rest_may_grow(void *arg, size_t capacity, size_t wanted)
 {
@@ -123,10 +123,10 @@ void srv_rest_unref(struct srv_rest_call *req)
     const struct srv_rest_request *r = &req->pub;
     if (--req->refs)
         return;
-    srv_rest_page_unref(req->page);
-    req->page = NULL;
+    srv_shared_body_unref(req->shared_body);
+    req->shared_body = NULL;
     const size_t used = rt_arena_used(r->arena);
-    if (r->body.capacity + r->out.capacity + used > FREE_HERE_BYTES) {
+    if (r->body.capacity + r->out.capacity + used > FREE_ON_LOOP_BYTES) {
         if (!srv_rest_append(req, SRV_REST_FREE))
             srv_rest_free_call(req);
         return;
@@ -157,7 +157,7 @@ void srv_rest_drop_body(struct srv_rest_call *req)
 {
     struct srv_rest_request *r = &req->pub;
     struct srv_rest_call *other =
-        r->body.capacity > FREE_HERE_BYTES ? srv_rest_new_call(req->loop) : NULL;
+        r->body.capacity > FREE_ON_LOOP_BYTES ? srv_rest_new_call(req->loop) : NULL;
     if (other) {
         struct rt_bytes empty = other->pub.body;
         other->pub.body = r->body;

@@ -65,7 +65,7 @@ bool srv_rest_watch_socket(struct srv_rest_loop *l, struct srv_rest_conn *c, int
 void srv_rest_expect_request(struct srv_rest_loop *l, struct srv_rest_conn *c);
 /* Shortens the deadlines of connections with incomplete requests, when the I/O loop begins to
  * close. */
-void srv_rest_hurry_reading(struct srv_rest_loop *l);
+void srv_rest_shorten_deadlines(struct srv_rest_loop *l);
 /* Sets the deadline for receiving a request whose first bytes have arrived. */
 void srv_rest_begin_reading(struct srv_rest_loop *l, struct srv_rest_conn *c);
 

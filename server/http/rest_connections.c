@@ -148,7 +148,7 @@ void srv_rest_begin_reading(struct srv_rest_loop *l, struct srv_rest_conn *c)
     srv_list_append(&l->reading, &c->link);
 }
 
-static void hurry(struct srv_rest_loop *l, struct srv_link *list)
+static void shorten_deadlines(struct srv_rest_loop *l, struct srv_link *list)
 {
     int64_t most = reading_deadline(l);
 
@@ -159,11 +159,11 @@ static void hurry(struct srv_rest_loop *l, struct srv_link *list)
     }
 }
 
-void srv_rest_hurry_reading(struct srv_rest_loop *l)
+void srv_rest_shorten_deadlines(struct srv_rest_loop *l)
 {
-    hurry(l, &l->fresh);
-    hurry(l, &l->reading);
-    hurry(l, &l->lingering);
+    shorten_deadlines(l, &l->fresh);
+    shorten_deadlines(l, &l->reading);
+    shorten_deadlines(l, &l->lingering);
 }
 
 /* libmicrohttpd cannot end a connection on request. Shutting down the socket makes libmicrohttpd

@@ -18,8 +18,8 @@
  * | rest_calls.c       | allocates and frees calls, and charges them to the budget         |
  * | rest_background.c  | uses separate threads for work that would block an I/O loop       |
  * | rest_metrics.c     | answers requests for the metrics page                             |
- * | rest_page.c        | creates and releases pages that several responses share           |
- * | rest_page_send.c   | writes, compresses, charges and sends such pages                  |
+ * | rest_shared_body.c | creates and releases bodies that several responses share          |
+ * | rest_shared_send.c | writes, compresses, charges and sends shared bodies               |
  * | rest_viewers.c     | serves the web page: files, events, errors, plans and profiles    |
  * | rest_handler.c     | handles a request from its first line to its end                  |
  * | rest_routes.c      | calls the handler of each route, and reports the server's health  |
@@ -101,10 +101,11 @@ struct srv_rest {
     int n_reported, n_failed;
     struct srv_rest_background_queue background[SRV_N_REST_BACKGROUND_KINDS];
     /* files of the web page, plain and compressed; NULL if they do not become smaller */
-    struct srv_rest_page *files[SRV_PAGE_FILES][2];
-    _Atomic int n_viewers;    /* number of requests that wait for an event of the web page */
-    int n_waiting;            /* n_viewers before the current event; used by the events' thread */
-    _Atomic int n_free_pages; /* number of pages for which the budget is not charged */
+    struct srv_shared_body *files[SRV_PAGE_FILES][2];
+    _Atomic int n_viewers; /* number of requests that wait for an event of the web page */
+    int n_waiting;         /* n_viewers before the current event; used by the events' thread */
+    _Atomic int
+        n_free_shared_bodies; /* number of shared bodies for which the budget is not charged */
 };
 
 struct srv_rest_loop {

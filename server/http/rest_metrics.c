@@ -13,7 +13,7 @@ static void write_openmetrics(struct srv_rest *rest, struct rt_bytes *out)
     srv_metrics_page(rest->server, SRV_TEXT_OPENMETRICS, out);
 }
 
-static const struct srv_rest_page_kind kinds[2] = {
+static const struct srv_shared_body_kind kinds[2] = {
     [SRV_TEXT_PROMETHEUS] = {"text/plain", "the metrics page", write_prometheus,
                              srv_metrics_page_fail, true},
     [SRV_TEXT_OPENMETRICS] = {"application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -32,7 +32,7 @@ void srv_rest_write_pages(struct srv_rest *rest, struct srv_rest_call *first)
     for (int format = 0; format < 2; format++) {
         *end[format] = NULL;
         if (list[format])
-            srv_rest_page_send(rest, &kinds[format], list[format]);
+            srv_shared_body_send(rest, &kinds[format], list[format]);
     }
 }
 

@@ -19,14 +19,14 @@ enum rt_status srv_rest_files_open(struct srv_rest *rest, struct rt_error *err)
 {
     for (int i = 0; rest->server->options.page && i < SRV_PAGE_FILES; i++) {
         const struct srv_page_file file = srv_page_file(i);
-        struct srv_rest_page *page = rest->files[i][0] = srv_rest_page_new(rest);
+        struct srv_shared_body *page = rest->files[i][0] = srv_shared_body_new(rest);
         if (page) {
             rt_bytes_init(&page->bytes, file.bytes.n);
             rt_bytes_add(&page->bytes, file.bytes.p, file.bytes.n);
         }
         if (!page || page->bytes.failed)
             return rt_fail_memory(err, "the page", file.bytes.n);
-        rest->files[i][1] = srv_rest_page_compress(page);
+        rest->files[i][1] = srv_shared_body_compress(page);
     }
     return RT_OK;
 }
@@ -35,7 +35,7 @@ void srv_rest_files_close(struct srv_rest *rest)
 {
     for (int i = 0; i < SRV_PAGE_FILES; i++)
         for (int packed = 0; packed < 2; packed++) {
-            srv_rest_page_unref(rest->files[i][packed]);
+            srv_shared_body_unref(rest->files[i][packed]);
             rest->files[i][packed] = NULL;
         }
 }
@@ -43,11 +43,11 @@ void srv_rest_files_close(struct srv_rest *rest)
 bool srv_rest_page_file(struct srv_rest_request *r)
 {
     struct srv_rest_call *req = srv_rest_call_of(r);
-    struct srv_rest_page *const *file = req->loop->rest->files[r->route.page_file];
+    struct srv_shared_body *const *file = req->loop->rest->files[r->route.page_file];
 
     req->deflated = file[1] && srv_rest_takes_gzip(req, &file[0]->bytes);
-    req->page = file[req->deflated];
-    atomic_fetch_add(&req->page->refs, 1);
+    req->shared_body = file[req->deflated];
+    atomic_fetch_add(&req->shared_body->refs, 1);
     srv_rest_ok(r, srv_page_file(r->route.page_file).content_type);
     return false;
 }
@@ -57,8 +57,8 @@ static void write_event(struct srv_rest *rest, struct rt_bytes *out)
     srv_page_event(rest->server, rest->n_waiting, out);
 }
 
-static const struct srv_rest_page_kind event_kind = {"text/event-stream", "an event of the page",
-                                                     write_event, srv_page_event_fail, false};
+static const struct srv_shared_body_kind event_kind = {"text/event-stream", "an event of the page",
+                                                       write_event, srv_page_event_fail, false};
 
 void srv_rest_write_events(struct srv_rest *rest, struct srv_rest_call *first)
 {
@@ -69,7 +69,7 @@ void srv_rest_write_events(struct srv_rest *rest, struct srv_rest_call *first)
     /* These viewers stop counting before the event is sent, because each may ask for the next event
      * as soon as it has received this one. */
     rest->n_waiting = atomic_fetch_sub(&rest->n_viewers, n);
-    srv_rest_page_send(rest, &event_kind, first);
+    srv_shared_body_send(rest, &event_kind, first);
 }
 
 bool srv_rest_page_events(struct srv_rest_request *r)

@@ -10,7 +10,7 @@
 #include "runtime/base/arena.h"
 #include "server/metrics/metrics_cells.h"
 
-enum { MAX_STRANGERS_NAME = 256 };
+enum { MAX_UNKNOWN_NAME = 256 };
 
 const struct srv_scale srv_scale_time = {10, 1.8, SRV_N_TIMES - 1};
 const struct srv_scale srv_scale_queuing = {100, 1.2, 52};
@@ -98,8 +98,8 @@ void srv_metrics_free(struct srv_metrics *m)
     srv_metrics_model_free(m, m->unknown);
     for (int i = 0; i < SRV_MAX_PATHS && m->paths[i]; i++)
         free_path(m->paths[i]);
-    for (int i = 0; i < SRV_MAX_STRANGERS; i++)
-        free(m->strangers[i].name);
+    for (int i = 0; i < SRV_MAX_UNKNOWN_MODELS; i++)
+        free(m->unknown_models[i].name);
     rt_map_clear(&m->events);
     rt_arena_free(m->arena);
     rt_mutex_clear(&m->brief_mu);
@@ -164,22 +164,23 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
         count_value(&model->examples, &srv_scale_examples, (uint64_t)job->n_rows);
 }
 
-/* Counts a request for an unknown model under the requested name. Counts at most SRV_MAX_STRANGERS
- * different names. */
-static void count_stranger(struct srv_metrics *m, struct rt_span name, int code)
+/* Counts a request for an unknown model under the requested name. Counts at most
+ * SRV_MAX_UNKNOWN_MODELS different names. */
+static void count_unknown_model(struct srv_metrics *m, struct rt_span name, int code)
 {
-    if (!name.n || name.n > MAX_STRANGERS_NAME || memchr(name.p, '\0', name.n))
+    if (!name.n || name.n > MAX_UNKNOWN_NAME || memchr(name.p, '\0', name.n))
         return;
     rt_mutex_lock(&m->brief_mu);
     int i = 0;
-    while (i < SRV_MAX_STRANGERS && m->strangers[i].name && !rt_span_is(name, m->strangers[i].name))
+    while (i < SRV_MAX_UNKNOWN_MODELS && m->unknown_models[i].name &&
+           !rt_span_is(name, m->unknown_models[i].name))
         i++;
-    if (i < SRV_MAX_STRANGERS) {
-        char *copy = m->strangers[i].name ? NULL : calloc(1, name.n + 1);
+    if (i < SRV_MAX_UNKNOWN_MODELS) {
+        char *copy = m->unknown_models[i].name ? NULL : calloc(1, name.n + 1);
         if (copy)
-            m->strangers[i].name = memcpy(copy, name.p, name.n);
-        if (m->strangers[i].name)
-            m->strangers[i].codes[code]++;
+            m->unknown_models[i].name = memcpy(copy, name.p, name.n);
+        if (m->unknown_models[i].name)
+            m->unknown_models[i].codes[code]++;
     }
     rt_mutex_unlock(&m->brief_mu);
 }
@@ -223,8 +224,8 @@ void srv_metrics_request(struct srv_io_loop *io_loop, const struct srv_job *job,
     if (known && known->n_versions && known->versions[0]->metrics)
         cells = known->versions[0]->metrics->model;
     else if (srv_metrics_serving_counts(io_loop, api))
-        count_stranger(m, model, c);
-    srv_count_add(&cells->io_loops[io_loop->index].unmade[api][c], 1);
+        count_unknown_model(m, model, c);
+    srv_count_add(&cells->io_loops[io_loop->index].unversioned[api][c], 1);
     if (code == RT_OK && (int)api >= SRV_N_JOB_APIS && strcmp(io_loop->entrypoint, "REST") == 0)
         count_time(&cells->io_loops[io_loop->index].gets, total_ns);
 }

@@ -23,8 +23,9 @@ enum {
     SRV_MAX_BUCKETS = 53,
     /* maximum number of batch sizes that have their own padding histogram */
     SRV_MAX_PADDINGS = 32,
-    SRV_MAX_STRANGERS = 64, /* maximum number of unknown model names that have their own counters */
-    SRV_MAX_PATHS = 256,    /* maximum number of version directories that have their own counters */
+    SRV_MAX_UNKNOWN_MODELS =
+        64,              /* maximum number of unknown model names that have their own counters */
+    SRV_MAX_PATHS = 256, /* maximum number of version directories that have their own counters */
     /* Maximum number of signatures of a version that have their own counters. A signature gets
      * counters at its first request, up to this number. Several network threads that create
      * counters at the same time may exceed the number slightly. */
@@ -95,7 +96,7 @@ struct srv_thread_cells {
 
 struct srv_model_io_loop { /* counters of the requests for a model on one network thread */
     /* number of requests that were counted without a version (srv_metrics_request) */
-    _Atomic uint64_t unmade[SRV_N_APIS][SRV_N_CODES];
+    _Atomic uint64_t unversioned[SRV_N_APIS][SRV_N_CODES];
     /* time from queuing to the end of the run, for requests answered with OK */
     struct srv_times runtime[SRV_N_JOB_APIS];
     struct srv_histogram examples;
@@ -128,7 +129,7 @@ struct srv_path_metrics { /* counters of a version's directory; guarded by srv_m
     struct srv_times warming[SRV_N_CODES];
 };
 
-struct srv_stranger {
+struct srv_unknown_model {
     char *name; /* allocated by malloc */
     uint64_t codes[SRV_N_CODES];
 };
@@ -169,7 +170,7 @@ struct srv_metrics {
     /* Guards the members below. Network threads acquire this lock, so it is held only briefly.
      * `mu`, in contrast, is held while a page is written. */
     struct rt_mutex brief_mu;
-    struct srv_stranger strangers[SRV_MAX_STRANGERS];
+    struct srv_unknown_model unknown_models[SRV_MAX_UNKNOWN_MODELS];
     /* maps the name of an event to a pointer to its uint64_t counter */
     struct rt_map events;
     struct rt_arena *arena; /* the counters of events are allocated in this arena */

@@ -46,7 +46,7 @@ static uint64_t refused_of(const struct srv_metrics *m, const struct srv_model_m
     for (int i = 0; i < m->n_io_loops; i++)
         for (int api = 0; api < SRV_N_JOB_APIS; api++)
             for (int code = 0; code < SRV_N_CODES; code++)
-                n += code == RT_OK ? 0 : srv_count_of(&model->io_loops[i].unmade[api][code]);
+                n += code == RT_OK ? 0 : srv_count_of(&model->io_loops[i].unversioned[api][code]);
     return n;
 }
 

@@ -86,7 +86,7 @@ static void unmade_of_model(struct page *p, const struct srv_model_metrics *mode
                 uint64_t n = 0;
                 for (int k = io_loop; k < p->m->n_io_loops; k++)
                     if (p->first[k] == io_loop)
-                        n += srv_count_of(&model->io_loops[k].unmade[api][c]);
+                        n += srv_count_of(&model->io_loops[k].unversioned[api][c]);
                 if (!n)
                     continue;
                 start_labels(p, model->name);

@@ -267,7 +267,7 @@ static void requests_of(const struct page *p, const struct srv_model_metrics *mo
             if (!srv_metrics_serving_counts(p->server->io_loops[io_loop], (enum srv_api)api))
                 continue;
             for (int c = 0; c < SRV_N_CODES; c++) {
-                n[c] += srv_count_of(&model->io_loops[io_loop].unmade[api][c]);
+                n[c] += srv_count_of(&model->io_loops[io_loop].unversioned[api][c]);
                 n[c] += api < SRV_N_JOB_APIS ? srv_count_of(&sum.codes[api][c]) : 0;
             }
         }
@@ -294,8 +294,8 @@ static void request_count(struct page *p)
      * request that is counted at the same time may be missing from the total, but the page never
      * counts a request twice. */
     requests_of(p, p->m->unknown, unknown);
-    for (int i = 0; i < SRV_MAX_STRANGERS && p->m->strangers[i].name; i++) {
-        const struct srv_stranger *s = &p->m->strangers[i];
+    for (int i = 0; i < SRV_MAX_UNKNOWN_MODELS && p->m->unknown_models[i].name; i++) {
+        const struct srv_unknown_model *s = &p->m->unknown_models[i];
         /* whether the model, unknown when the request arrived, has been loaded since then */
         const bool is_known = srv_metrics_find(p->m, s->name) != NULL;
         for (int c = 0; c < SRV_N_CODES && !is_known; c++) {

@@ -124,14 +124,14 @@ void srv_page_write_no_version(struct rt_bytes *out, bool is_first, const char *
     rt_bytes_addc(out, '}');
 }
 
-void srv_page_write_end(struct rt_bytes *out, int64_t left_off, int n_troubles,
-                        const char *const *troubles)
+void srv_page_write_end(struct rt_bytes *out, int64_t left_off, int n_problems,
+                        const char *const *problems)
 {
     rt_bytes_addf(out, "],\"left_off\":%" PRId64 ",\"troubles\":[", left_off);
-    for (int i = 0; i < n_troubles; i++) {
+    for (int i = 0; i < n_problems; i++) {
         if (i)
             rt_bytes_addc(out, ',');
-        quote(out, troubles[i], SRV_PAGE_MESSAGE_BYTES);
+        quote(out, problems[i], SRV_PAGE_MESSAGE_BYTES);
     }
     rt_bytes_adds(out, "]}\n\n");
 }
@@ -194,18 +194,18 @@ static bool may_write(struct writing *w)
 }
 
 /* Writes the problem of a model's base path, unless a version that serves has it as its message. */
-static void write_trouble(struct writing *w, const char *model, const struct srv_version_status *v,
+static void write_problem(struct writing *w, const char *model, const struct srv_version_status *v,
                           int n)
 {
-    const char *trouble = NULL;
+    const char *problem = NULL;
 
     for (int k = 0; k < n; k++)
         if (v[k].state == SRV_AVAILABLE)
             return;
-    if (n && srv_status_trouble(w->server->manager, rt_span_str(model), w->states, &trouble))
+    if (n && srv_status_problem(w->server->manager, rt_span_str(model), w->states, &problem))
         rt_bytes_no_memory(w->out);
-    if (trouble && may_write(w))
-        srv_page_write_no_version(w->out, false, model, trouble);
+    if (problem && may_write(w))
+        srv_page_write_no_version(w->out, false, model, problem);
 }
 
 static void write_model(struct writing *w, const char *model)
@@ -224,7 +224,7 @@ static void write_model(struct writing *w, const char *model)
         if (may_write(w))
             srv_page_write_version(w->out, w->n_written == 1, model, &v[k],
                                    figures_of(w, model, v[k].version));
-    write_trouble(w, model, v, st ? 0 : n);
+    write_problem(w, model, v, st ? 0 : n);
     rt_arena_reset(w->states);
 }
 
@@ -248,8 +248,8 @@ void srv_page_event(struct srv_server *server, int n_viewers, struct rt_bytes *o
                         .names = rt_arena_new(MAX_NAMES_ARENA),
                         .states = rt_arena_new(MAX_STATES_ARENA)};
     struct srv_page_totals totals;
-    const char *troubles[SRV_MAX_CONFIG_TROUBLES];
-    int n_troubles = 0;
+    const char *problems[SRV_MAX_CONFIG_PROBLEMS];
+    int n_problems = 0;
 
     rt_bytes_init(out, SRV_PAGE_MAX_EVENT);
     read_totals(server, n_viewers, &totals);
@@ -262,9 +262,9 @@ void srv_page_event(struct srv_server *server, int n_viewers, struct rt_bytes *o
     if (server->manager)
         write_models(&w);
     if (server->manager &&
-        (!w.states || srv_status_config_troubles(server->manager, w.states, troubles, &n_troubles)))
+        (!w.states || srv_status_config_problems(server->manager, w.states, problems, &n_problems)))
         rt_bytes_no_memory(out);
-    srv_page_write_end(out, w.left_off, n_troubles, troubles);
+    srv_page_write_end(out, w.left_off, n_problems, problems);
     srv_figures_clear(&w.figures);
     rt_arena_free(w.names);
     rt_arena_free(w.states);

@@ -47,9 +47,9 @@ void srv_page_write_version(struct rt_bytes *out, bool is_first, const char *mod
  * that concerns none of its versions. */
 void srv_page_write_no_version(struct rt_bytes *out, bool is_first, const char *model,
                                const char *message);
-/* `troubles` are the problems of the configuration, as srv_status_config_troubles returns them. */
-void srv_page_write_end(struct rt_bytes *out, int64_t left_off, int n_troubles,
-                        const char *const *troubles);
+/* `problems` are the problems of the configuration, as srv_status_config_problems returns them. */
+void srv_page_write_end(struct rt_bytes *out, int64_t left_off, int n_problems,
+                        const char *const *problems);
 
 /* Reads the server and writes one event. Initialises *out. `n_viewers` is the number of requests
  * in flight that wait for this event. If memory runs out, *out is marked as failed. */

@@ -239,7 +239,7 @@ static void log_left_out(const struct srv_load *load)
 
 static bool wants_bf16(const struct srv_options *o, const struct srv_load *load)
 {
-    if (load->bf16 == SRV_NO || (load->bf16 == SRV_UNSAID && strcmp(o->precision, "bf16") != 0))
+    if (load->bf16 == SRV_NO || (load->bf16 == SRV_UNSET && strcmp(o->precision, "bf16") != 0))
         return false;
     /* One log line is enough, because the missing instructions affect all models. */
     static atomic_bool told;

@@ -318,8 +318,8 @@ void srv_manager_free(struct srv_manager *m)
     srv_config_free(m->base);
     srv_config_free(m->folder);
     free(m->tags_text);
-    free(m->folder_trouble.text);
-    free(m->config_trouble.text);
+    free(m->folder_problem.text);
+    free(m->config_problem.text);
     if (m->event_fd >= 0)
         close(m->event_fd);
     if (m->inotify_fd >= 0)

@@ -143,19 +143,19 @@ void srv_mgr_poll_config_file(struct srv_manager *m)
     enum rt_status st = srv_config_from_options(&m->server->options, &config, &err);
     if (!st && srv_config_eq(m->base, config)) {
         srv_config_free(config);
-        srv_mgr_set_trouble(m, &m->config_trouble, NULL);
+        srv_mgr_set_problem(m, &m->config_problem, NULL);
         return;
     }
     if (!st)
         st = change_config(m, config, &err);
     if (!st) {
-        srv_mgr_set_trouble(m, &m->config_trouble, NULL);
+        srv_mgr_set_problem(m, &m->config_problem, NULL);
         return;
     }
     char text[1024];
     snprintf(text, sizeof text, "%s is ignored: %s: %s", m->server->options.model_config_file,
              rt_status_name(st), rt_error_text(&err));
-    srv_mgr_set_trouble(m, &m->config_trouble, text);
+    srv_mgr_set_problem(m, &m->config_problem, text);
     srv_config_free(config);
 }
 
@@ -176,11 +176,11 @@ void srv_mgr_poll_folder(struct srv_manager *m)
     const char *dir = m->server->options.models;
     srv_mgr_watch_folder(m, dir, &m->folder_watch);
     if (srv_config_from_folder(dir, &config, &err)) {
-        srv_mgr_set_trouble(m, &m->folder_trouble, rt_error_text(&err));
+        srv_mgr_set_problem(m, &m->folder_problem, rt_error_text(&err));
         m->folder_watch = -1;
         return;
     }
-    srv_mgr_set_trouble(m, &m->folder_trouble, config->warning);
+    srv_mgr_set_problem(m, &m->folder_problem, config->warning);
     if (same_folder(m->folder, config))
         srv_config_free(config);
     else
@@ -207,12 +207,12 @@ void srv_mgr_end_reload(struct srv_reload *r, enum rt_status status, const struc
  * with their base path. A model whose base path contains no version does not serve. The status of
  * `err` is RT_OK, and the reload succeeds. TensorFlow Serving's reload also succeeds if a model's
  * new base path does not exist. */
-static void name_troubled(const struct srv_manager *m, struct rt_error *err)
+static void name_problems(const struct srv_manager *m, struct rt_error *err)
 {
     struct srv_unavailable list = {0};
     for (int i = 0; i < m->n_models; i++)
-        if (m->models[i]->config && m->models[i]->trouble.text && !m->models[i]->is_empty)
-            srv_mgr_add_unavailable(&list, m->models[i]->name, NULL, m->models[i]->trouble.text);
+        if (m->models[i]->config && m->models[i]->problem.text && !m->models[i]->is_empty)
+            srv_mgr_add_unavailable(&list, m->models[i]->name, NULL, m->models[i]->problem.text);
     if (list.n)
         rt_fail(err, RT_OK, "%d model(s) keep the versions that they had: {%s}", list.n, list.text);
 }
@@ -244,8 +244,8 @@ void srv_mgr_check_reload(struct srv_manager *m)
             return;
         if (s != SRV_SERVES)
             srv_mgr_add_unavailable(&list, r->new_models[i], why,
-                                    model->trouble.text
-                                        ? model->trouble.text
+                                    model->problem.text
+                                        ? model->problem.text
                                         : "no version was found, or none came to rest");
     }
     enum rt_status st = RT_OK;
@@ -253,7 +253,7 @@ void srv_mgr_check_reload(struct srv_manager *m)
         st = rt_fail(&err, RT_UNKNOWN, "%d model(s) did not become available: {%s}", list.n,
                      list.text);
     else
-        name_troubled(m, &err);
+        name_problems(m, &err);
     m->reload = NULL;
     srv_mgr_end_reload(r, st, &err);
 }

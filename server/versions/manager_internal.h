@@ -162,7 +162,7 @@ struct srv_manager {
     bool frees_itself; /* whether the manager's own thread frees versions */
     bool trim_pending; /* whether a version was freed since the heap was last trimmed */
     struct rt_heap_trims trims;
-    struct srv_trouble folder_trouble, config_trouble;
+    struct srv_problem folder_problem, config_problem;
 };
 
 /* Returns whether a model is settled. A model is settled when one of its versions serves, all

@@ -48,7 +48,7 @@ void srv_mgr_start_load(struct srv_manager *m, struct srv_managed *model,
     load->version = e->version;
     load->before = e->seen;
     load->queued.rounds = &model->load_rounds;
-    load->bf16 = model->config ? model->config->bf16 : SRV_UNSAID;
+    load->bf16 = model->config ? model->config->bf16 : SRV_UNSET;
     load->gpu_config = srv_model_gpus_use(m->server, model->config);
     load->number = ++m->n_loads;
     promise_memory(model, load);

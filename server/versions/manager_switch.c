@@ -125,7 +125,7 @@ static bool is_over(struct srv_manager *m, const struct srv_switch *s, enum rt_s
     }
     if (s->is_on && !n_serving && !list.n)
         srv_mgr_add_unavailable(&list, model->name, NULL,
-                                model->trouble.text ? model->trouble.text : "no version was found");
+                                model->problem.text ? model->problem.text : "no version was found");
     *st = s->is_on && !n_serving
               ? rt_fail(err, RT_UNAVAILABLE, "the model did not become available: {%s}", list.text)
               : RT_OK;

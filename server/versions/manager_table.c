@@ -20,8 +20,8 @@ enum {
 };
 /* The first and the longest pause between two log lines that tell the same problem. Each pause is
  * twice as long as the one before. */
-#define TROUBLE_PAUSE_NS INT64_C(5000000000)
-#define TROUBLE_MAX_NS   INT64_C(600000000000)
+#define PROBLEM_PAUSE_NS INT64_C(5000000000)
+#define PROBLEM_MAX_NS   INT64_C(600000000000)
 
 void srv_mgr_wake(struct srv_manager *m)
 {
@@ -45,26 +45,26 @@ static char *copy_as_utf8(const char *text)
     return p;
 }
 
-void srv_mgr_set_trouble(struct srv_manager *m, struct srv_trouble *trouble, const char *text)
+void srv_mgr_set_problem(struct srv_manager *m, struct srv_problem *problem, const char *text)
 {
     const int64_t now = rt_now_ns();
-    char *before = trouble->text;
+    char *before = problem->text;
     char *copy = text ? copy_as_utf8(text) : NULL;
     const bool lasts = copy && before && strcmp(before, copy) == 0;
 
-    if (text && (!lasts || now >= trouble->again_ns)) {
+    if (text && (!lasts || now >= problem->again_ns)) {
         RT_LOG(RT_LOG_WARNING, "%s", text);
-        trouble->pause_ns = !lasts                                   ? TROUBLE_PAUSE_NS
-                            : trouble->pause_ns < TROUBLE_MAX_NS / 2 ? 2 * trouble->pause_ns
-                                                                     : TROUBLE_MAX_NS;
-        trouble->again_ns = now + trouble->pause_ns;
+        problem->pause_ns = !lasts                                   ? PROBLEM_PAUSE_NS
+                            : problem->pause_ns < PROBLEM_MAX_NS / 2 ? 2 * problem->pause_ns
+                                                                     : PROBLEM_MAX_NS;
+        problem->again_ns = now + problem->pause_ns;
     }
     if (lasts) {
         free(copy);
         return;
     }
     rt_mutex_lock(&m->mu);
-    trouble->text = copy;
+    problem->text = copy;
     rt_mutex_unlock(&m->mu);
     free(before);
 }
@@ -195,7 +195,7 @@ static void free_entry(struct srv_managed_version *e)
 {
     free(e->message);
     free(e->dir);
-    free(e->trouble.text);
+    free(e->problem.text);
     free(e);
 }
 
@@ -204,7 +204,7 @@ void srv_mgr_free_model(struct srv_managed *model)
     for (int i = 0; i < model->n_entries; i++)
         free_entry(model->entries[i]);
     free(model->entries);
-    free(model->trouble.text);
+    free(model->problem.text);
     srv_triton_free(model->triton);
     free(model->name);
     free(model);

@@ -15,7 +15,7 @@
 
 /* A problem that lasts. The log tells it when it begins, and again after ever longer pauses while
  * it lasts. */
-struct srv_trouble {
+struct srv_problem {
     /* The problem, or NULL if there is none. The manager's thread writes this member, and other
      * threads read it. A thread that writes or reads it holds the manager's lock. */
     char *text;
@@ -26,7 +26,7 @@ struct srv_trouble {
 /* A model's version. The version is wanted now or was wanted earlier. */
 struct srv_managed_version {
     int64_t version;
-    /* The manager's thread writes the members up to `trouble`, and other threads read them. A
+    /* The manager's thread writes the members up to `problem`, and other threads read them. A
      * thread that writes or reads them holds the manager's lock. */
     enum srv_state state;
     enum rt_status code;
@@ -36,7 +36,7 @@ struct srv_managed_version {
     bool wanted; /* whether the model's version policy selects the version */
     bool final;  /* whether the version failed and will not be retried until its files change */
     /* warning about the version's directories; a version with a warning may serve */
-    struct srv_trouble trouble;
+    struct srv_problem problem;
 
     /* The members below belong to the manager's thread. */
     char *dir;
@@ -88,7 +88,7 @@ struct srv_managed {
     bool is_large;
     /* The problem with the base path. The status of a version that still serves contains it, and so
      * does the error for a model without versions. */
-    struct srv_trouble trouble;
+    struct srv_problem problem;
     /* The model's config.pbtxt as it was last read without an error, or NULL, and a hash of the
      * status of the file that was last read, or 0. */
     struct srv_triton *triton;
@@ -117,7 +117,7 @@ void srv_mgr_add_awaited(struct srv_unavailable *list, const struct srv_managed 
 void srv_mgr_wake(struct srv_manager *m);
 /* Stores the problem `text`, and logs it if it is new or the pause since the last log line has
  * ended. If there is no problem, `text` is NULL. */
-void srv_mgr_set_trouble(struct srv_manager *m, struct srv_trouble *trouble, const char *text);
+void srv_mgr_set_problem(struct srv_manager *m, struct srv_problem *problem, const char *text);
 const char *srv_mgr_state_text(const struct srv_managed_version *e);
 /* Changes a version's state as policy.h's table allows, or replaces the reason for the state START
  * or END. The reason for START is why the version is not loaded yet. */

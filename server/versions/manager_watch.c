@@ -278,7 +278,7 @@ static void want(struct srv_manager *m, struct srv_managed *model, const struct 
         srv_mgr_try_again(m);
         return;
     }
-    srv_mgr_set_trouble(m, &e->trouble, found->warning);
+    srv_mgr_set_problem(m, &e->problem, found->warning);
     bool was_wanted = e->wanted;
     set_wanted(m, e, true);
     if (e->state == SRV_END && !was_wanted) {
@@ -372,7 +372,7 @@ static void take_scan(struct srv_manager *m, struct srv_managed *model, const st
                       struct rt_arena *arena)
 {
     model->is_empty = scan->n_there == 0;
-    srv_mgr_set_trouble(m, &model->trouble,
+    srv_mgr_set_problem(m, &model->problem,
                         model->is_empty ? no_versions(m, model, arena) : scan->warning);
     for (int i = 0; i < scan->n; i++)
         want(m, model, &scan->found[i]);
@@ -454,7 +454,7 @@ static void scan_model(struct srv_manager *m, struct srv_managed *model, bool ma
 {
     if (!model->config || model->is_off) {
         want_nothing_else(m, model, NULL);
-        srv_mgr_set_trouble(m, &model->trouble, NULL);
+        srv_mgr_set_problem(m, &model->problem, NULL);
         if (model->watch >= 0)
             inotify_rm_watch(m->inotify_fd, model->watch);
         model->watch = -1;
@@ -475,7 +475,7 @@ static void scan_model(struct srv_manager *m, struct srv_managed *model, bool ma
         else
             /* An unreadable base path does not count as empty, so the served versions continue to
              * serve. */
-            srv_mgr_set_trouble(m, &model->trouble, arena ? rt_error_text(&err) : "out of memory");
+            srv_mgr_set_problem(m, &model->problem, arena ? rt_error_text(&err) : "out of memory");
         if (st)
             model->watch = -1;
     }

@@ -114,7 +114,7 @@ struct srv_gpu_use srv_model_gpus_use(const struct srv_server *s, const struct s
     use.is_named = m->gpu.gpus != NULL;
     use.memory_bytes = m->gpu.memory_bytes;
     use.instances = m->gpu.instances;
-    if (m->gpu.full_precision != SRV_UNSAID)
+    if (m->gpu.full_precision != SRV_UNSET)
         use.full_precision = m->gpu.full_precision == SRV_YES;
     return use;
 }

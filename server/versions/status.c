@@ -97,8 +97,8 @@ static enum rt_status copy_status(const struct srv_managed *model, bool has_vers
         const struct srv_managed_version *e = model->entries[i];
         if (has_version && e->version != version)
             continue;
-        const char *trouble = model->trouble.text ? model->trouble.text : e->trouble.text;
-        const char *text = e->state == SRV_AVAILABLE && trouble ? trouble : srv_mgr_state_text(e);
+        const char *problem = model->problem.text ? model->problem.text : e->problem.text;
+        const char *text = e->state == SRV_AVAILABLE && problem ? problem : srv_mgr_state_text(e);
         s[*n] = (struct srv_version_status){e->version, e->state, e->code,
                                             rt_arena_strdup(arena, text)};
         if (!s[(*n)++].message)
@@ -124,8 +124,8 @@ enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool h
     rt_mutex_lock(&m->mu);
     const struct srv_managed *managed = srv_mgr_find_model(m, (const char *)model.p, model.n);
     enum rt_status st = copy_status(managed, has_version, version, arena, out, &found, err);
-    const char *why = managed && managed->trouble.text
-                          ? rt_arena_printf(arena, ": %s", managed->trouble.text)
+    const char *why = managed && managed->problem.text
+                          ? rt_arena_printf(arena, ": %s", managed->problem.text)
                           : "";
     rt_mutex_unlock(&m->mu);
     if (st)
@@ -144,31 +144,31 @@ enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool h
 }
 
 /* Copies the description of a problem, if there is one, to *out. */
-static enum rt_status copy_trouble(const struct srv_trouble *trouble, struct rt_arena *arena,
+static enum rt_status copy_problem(const struct srv_problem *problem, struct rt_arena *arena,
                                    const char **out)
 {
-    *out = trouble && trouble->text ? rt_arena_strdup(arena, trouble->text) : NULL;
-    return trouble && trouble->text && !*out ? RT_RESOURCE_EXHAUSTED : RT_OK;
+    *out = problem && problem->text ? rt_arena_strdup(arena, problem->text) : NULL;
+    return problem && problem->text && !*out ? RT_RESOURCE_EXHAUSTED : RT_OK;
 }
 
-enum rt_status srv_status_trouble(struct srv_manager *m, struct rt_span model,
+enum rt_status srv_status_problem(struct srv_manager *m, struct rt_span model,
                                   struct rt_arena *arena, const char **out)
 {
     rt_mutex_lock(&m->mu);
     const struct srv_managed *managed = srv_mgr_find_model(m, (const char *)model.p, model.n);
-    const enum rt_status st = copy_trouble(managed ? &managed->trouble : NULL, arena, out);
+    const enum rt_status st = copy_problem(managed ? &managed->problem : NULL, arena, out);
     rt_mutex_unlock(&m->mu);
     return st;
 }
 
-enum rt_status srv_status_config_troubles(struct srv_manager *m, struct rt_arena *arena,
-                                          const char *out[SRV_MAX_CONFIG_TROUBLES], int *n)
+enum rt_status srv_status_config_problems(struct srv_manager *m, struct rt_arena *arena,
+                                          const char *out[SRV_MAX_CONFIG_PROBLEMS], int *n)
 {
     rt_mutex_lock(&m->mu);
-    enum rt_status st = copy_trouble(&m->config_trouble, arena, &out[0]);
+    enum rt_status st = copy_problem(&m->config_problem, arena, &out[0]);
     *n = out[0] != NULL;
     if (!st)
-        st = copy_trouble(&m->folder_trouble, arena, &out[*n]);
+        st = copy_problem(&m->folder_problem, arena, &out[*n]);
     *n += !st && out[*n];
     rt_mutex_unlock(&m->mu);
     return st;

@@ -47,13 +47,13 @@ enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool h
 size_t srv_status_bytes(const struct srv_version_status *versions, int n);
 /* Copies the description of a problem with the model's base path into `arena`. Sets *out to NULL if
  * there is no problem. */
-enum rt_status srv_status_trouble(struct srv_manager *m, struct rt_span model,
+enum rt_status srv_status_problem(struct srv_manager *m, struct rt_span model,
                                   struct rt_arena *arena, const char **out);
-enum { SRV_MAX_CONFIG_TROUBLES = 2 };
+enum { SRV_MAX_CONFIG_PROBLEMS = 2 };
 /* Copies the descriptions of the problems with --model_config_file and --models into `arena`, for
  * example that a config file that was read again is ignored. */
-enum rt_status srv_status_config_troubles(struct srv_manager *m, struct rt_arena *arena,
-                                          const char *out[SRV_MAX_CONFIG_TROUBLES], int *n);
+enum rt_status srv_status_config_problems(struct srv_manager *m, struct rt_arena *arena,
+                                          const char *out[SRV_MAX_CONFIG_PROBLEMS], int *n);
 /* Copies the names of all models into `arena`, for metrics, health and readiness. */
 enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
                                  const char *const **out, int *n);

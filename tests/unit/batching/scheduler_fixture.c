@@ -193,12 +193,12 @@ struct world *sched_begin_on_gpus(int n, int gpu)
     for (int k = 0; gpu < 0 && k < n; k++)
         sched_model.gpus.device[k] = &w->gpu[k];
     sched_model.gpus.n = gpu < 0 ? n : 1;
-    return begin(w, 1, true, false, SRV_UNSAID, NULL);
+    return begin(w, 1, true, false, SRV_UNSET, NULL);
 }
 
 struct world *sched_begin(int n_workers, bool rowwise, bool writes)
 {
-    return sched_begin_with(n_workers, rowwise, writes, SRV_UNSAID, NULL);
+    return sched_begin_with(n_workers, rowwise, writes, SRV_UNSET, NULL);
 }
 
 struct world *sched_begin_as_tensorflow(const char *parameters)

@@ -462,10 +462,10 @@ static void when_nothing_more_comes_no_batch_waits(void **state)
     put(&w, 0, 4, RT_NEVER, 10);
     put(&w, 2, 4, RT_NEVER, 10); /* a bucket of another model queue */
     take_none(&w, 50);
-    w.bucket[2].model_queue->hurries = true;
+    w.bucket[2].model_queue->is_flushed = true;
     take(&w, 51, 2, 1);
     take_none(&w, 51);
-    w.core.hurries = true;
+    w.core.is_flushed = true;
     take(&w, 52, 0, 1);
 }
 

@@ -144,7 +144,7 @@ static void a_call_that_is_not_row_wise_any_more_ends_merging(void **state)
 {
     (void)state;
     for (int promised = 0; promised < 2; promised++) {
-        struct world *w = sched_begin_with(1, true, false, promised ? SRV_YES : SRV_UNSAID, NULL);
+        struct world *w = sched_begin_with(1, true, false, promised ? SRV_YES : SRV_UNSET, NULL);
         struct request *r[4], *first = sched_block(w);
         atomic_store(&sched_model.unproved, true);
         for (int turn = 0; turn < 2; turn++) {

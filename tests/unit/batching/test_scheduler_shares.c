@@ -37,7 +37,7 @@ static void drop(struct request **r, int n)
 static void a_client_fills_its_share_and_leaves_the_rest(void **state)
 {
     (void)state;
-    struct world *w = sched_begin_with_shares(0.25, SRV_UNSAID, NULL);
+    struct world *w = sched_begin_with_shares(0.25, SRV_UNSET, NULL);
     struct request *a[SHARE + 1], *b[SHARE], *first = sched_block(w);
     submit(w, 'a', a, SHARE + 1, 1, RT_NEVER);
     sched_wait_done(w, 1);
@@ -63,7 +63,7 @@ enum end { ANSWERED, FAILED, CANCELLED, EXPIRED, REFUSED, N_ENDS };
  */
 static void end_and_fill_again(enum end how)
 {
-    struct world *w = sched_begin_with_shares(0.25, SRV_UNSAID, NULL);
+    struct world *w = sched_begin_with_shares(0.25, SRV_UNSET, NULL);
     struct request *r[SHARE], *again[SHARE + 1], *first = sched_block(w);
     submit(w, 'a', r, SHARE, how == FAILED ? 13 : 1,
            how == EXPIRED ? rt_now_ns() + 50000000 : RT_NEVER);

@@ -142,7 +142,7 @@ static void a_model_may_have_a_precision_of_its_own(void **state)
               &err);
     assert_int_equal(config->models[0].bf16, SRV_YES);
     assert_int_equal(config->models[1].bf16, SRV_NO);
-    assert_int_equal(config->models[2].bf16, SRV_UNSAID);
+    assert_int_equal(config->models[2].bf16, SRV_UNSET);
     assert_fails(parse(LIST(MODEL("a", "precision: 'int8'"))), RT_INVALID_ARGUMENT, &err,
                  "model a: precision is \"float32\" or \"bf16\", not \"int8\"");
 }
@@ -161,7 +161,7 @@ static void a_model_may_have_gpu_settings_of_its_own(void **state)
     assert_int_equal(a->instances, 3);
     assert_int_equal(config->models[1].gpu.full_precision, SRV_NO);
     assert_null(c->gpus);
-    assert_int_equal(c->full_precision, SRV_UNSAID);
+    assert_int_equal(c->full_precision, SRV_UNSET);
     static const char *const wrong[][2] = {
         {"0,", "'0,' has an empty item"},
         {",0", "',0' has an empty item"},

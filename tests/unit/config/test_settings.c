@@ -230,7 +230,7 @@ static void an_empty_platform_config_is_all_defaults(void **state)
     folder_new();
     const char *path = file(PLATFORM(""));
     assert_ok(RESOLVE(flag("platform_config_file", path), "--enable_batching"), &err);
-    assert_int_equal(o.enable_batching, SRV_UNSAID);
+    assert_int_equal(o.enable_batching, SRV_UNSET);
     /* As in TensorFlow Serving, an absent enable_model_warmup is treated as false. */
     assert_false(o.enable_model_warmup);
     assert_string_equal(o.saved_model_tags, "serve");

@@ -26,7 +26,7 @@
 enum {
     N_SCRAPERS = 3,
     SAFETY_LIMIT_S = 60,
-    N_UNREAD = SRV_REST_FREE_PAGES + 4,
+    N_UNREAD = SRV_REST_FREE_SHARED_BODIES + 4,
     /* The names of the events enlarge the page to several megabytes. The kernel buffers less than
      * that for a client that does not read. */
     N_EVENTS = 4000,
@@ -233,8 +233,8 @@ static void clients_that_do_not_read_share_a_page(void **state)
     (void)state;
     int unread[N_UNREAD];
     const size_t n = enlarge_page();
-    /* No page fits into the budget. The responses share at most SRV_REST_FREE_PAGES pages, which
-     * may exceed the budget. */
+    /* No page fits into the budget. The responses share at most SRV_REST_FREE_SHARED_BODIES pages,
+     * which may exceed the budget. */
     ask_many_unread(unread);
     assert_true(read_all(ask(GET("/metrics"))) > n);
     for (int i = 0; i < N_UNREAD; i++)
@@ -244,17 +244,17 @@ static void clients_that_do_not_read_share_a_page(void **state)
 static void different_pages_that_are_not_read_are_few(void **state)
 {
     (void)state;
-    int unread[SRV_REST_FREE_PAGES + 1];
+    int unread[SRV_REST_FREE_SHARED_BODIES + 1];
     const size_t n = enlarge_page();
     server.in_flight.limit = (int64_t)(n + n / 2);
-    for (int i = 0; i <= SRV_REST_FREE_PAGES; i++) {
+    for (int i = 0; i <= SRV_REST_FREE_SHARED_BODIES; i++) {
         unread[i] = ask_unread();
         expect_ok(unread[i]);
     }
     assert_true(atomic_load(&server.in_flight.held) >= (int64_t)n);
     expect_response(ask(GET("/metrics")), "HTTP/1.1 503", "the metrics page");
     expect_response(ask(GET("/healthz")), "HTTP/1.1 200", "ok\n");
-    for (int i = 0; i <= SRV_REST_FREE_PAGES; i++)
+    for (int i = 0; i <= SRV_REST_FREE_SHARED_BODIES; i++)
         assert_true(read_all(unread[i]) > n);
     await_requests_end();
     assert_int_equal(atomic_load(&server.in_flight.held), 0);

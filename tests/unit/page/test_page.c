@@ -199,8 +199,8 @@ static void names_and_messages_cannot_leave_their_strings(void **state)
     srv_page_write_begin(&out, &totals);
     srv_page_write_version(&out, true, "a\n\ndata: {}\r\"\\<b>\xff", &status, &figures);
     srv_page_write_no_version(&out, false, "</script>", "gone\nevent: x");
-    const char *const troubles[] = {"a\n\ndata: \"", "b"};
-    srv_page_write_end(&out, 9, 2, troubles);
+    const char *const problems[] = {"a\n\ndata: \"", "b"};
+    srv_page_write_end(&out, 9, 2, problems);
     const struct rt_span json = json_of(&out, arena);
     assert_true(contains(json, "{\"model\":\"a\\n\\ndata: {}\\r\\\"\\\\<b>\xef\xbf\xbd\","));
     assert_true(contains(json, "\"version\":\"9223372036854775807\",\"state\":\"AVAILABLE\""));
