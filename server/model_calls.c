@@ -5,7 +5,7 @@
 #include "server/replay/model_warmup.h"
 #include "server/versions/loader.h"
 #include "server/metrics/metrics.h"
-#include "server/telemetry/request_log.h"
+#include "server/request_log/request_log.h"
 #include "server/batching/scheduler.h"
 #include "server/replay/warmup.h"
 

@@ -27,7 +27,7 @@
 #include "server/versions/loader.h"
 #include "server/versions/manager.h"
 #include "server/metrics/metrics.h"
-#include "server/telemetry/request_log.h"
+#include "server/request_log/request_log.h"
 #include "server/tracing/profile.h"
 #include "server/tracing/tracer_options.h"
 #include "server/http/rest.h"

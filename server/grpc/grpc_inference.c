@@ -9,7 +9,7 @@
 #include "server/inference/admission.h"
 #include "server/inference/inference.h"
 #include "server/metrics/metrics.h"
-#include "server/telemetry/request_log.h"
+#include "server/request_log/request_log.h"
 
 enum {
     /* The decoded tensors of a request have at most `TENSOR_FACTOR * --max_body_bytes` bytes. */

@@ -1,7 +1,7 @@
 /* Handles inference requests of any protocol. Finds the version and acquires a handle to it,
  * decodes the body into a job, and encodes the job's outputs. */
 #include "runtime/base/clock.h"
-#include "server/telemetry/request_log.h"
+#include "server/request_log/request_log.h"
 #include "server/http/rest_request.h"
 
 enum {

@@ -37,7 +37,7 @@ HANDLES_MESSAGES_OF = {
         "server/commands/command_run.h",  # `slipway run` reads and writes bodies of the REST API
         "server/protocol/oip/oip_json.c", "server/protocol/oip/oip_proto.c",  # inferences are logged as Predict
         "server/replay/golden_compare.c", "server/replay/warmup.c",  # records are PredictionLogs
-        "server/telemetry/request_log.c"},
+        "server/request_log/request_log.c"},
     "server/protocol/oip/": {"server/replay/model_warmup.c"},  # warm-up requests of config.pbtxt are ModelInferRequests
 }
 GENERATED = ("inference/", "tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/health/",

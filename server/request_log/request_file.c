@@ -1,4 +1,4 @@
-#include "server/telemetry/request_file.h"
+#include "server/request_log/request_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

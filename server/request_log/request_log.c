@@ -1,4 +1,4 @@
-#include "server/telemetry/request_log.h"
+#include "server/request_log/request_log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "server/inference/inference.h"
 #include "server/metrics/metrics.h"
 #include "server/protocol/tfs/model_spec.h"
-#include "server/telemetry/request_file.h"
+#include "server/request_log/request_file.h"
 
 /* Minimum time between two messages in the server's log about outages of a request log. Only the
  * first failure of an outage is logged. */

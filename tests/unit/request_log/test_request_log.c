@@ -6,8 +6,8 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/base/tfrecord.h"
-#include "server/telemetry/request_file.h"
-#include "server/telemetry/request_log.h"
+#include "server/request_log/request_file.h"
+#include "server/request_log/request_log.h"
 
 static void none_all_and_about_a_part_are_chosen(void **state)
 {
