@@ -43,6 +43,17 @@ void kn_encoding_begin(struct kn_encoding *e, const unsigned char **p, const uns
  * character, but has at least one byte. */
 int32_t kn_decode_char(const struct kn_encoding *e, const unsigned char *p,
                        const unsigned char *end, const unsigned char **next);
+/* kn_decode_char for UTF-8, fast for ASCII. */
+static inline int32_t kn_decode_utf8(const unsigned char *p, const unsigned char *end,
+                                     const unsigned char **next)
+{
+    static const struct kn_encoding utf8 = {.kind = KN_UTF8};
+
+    if (*p >= 0x80)
+        return kn_decode_char(&utf8, p, end, next);
+    *next = p + 1;
+    return *p;
+}
 static inline bool kn_is_surrogate(int32_t c)
 {
     return c >= 0xd800 && c <= 0xdfff;

@@ -11,13 +11,17 @@
 #include "kernels/text/model.h"
 #include "kernels/text/tokens.h"
 
-enum { LENGTH_BITS = 6, OFFSET_BITS = 24, IS_CHANGED = 1 << 30, COST = 16 };
+enum { LENGTH_BITS = 6, OFFSET_BITS = 24, IS_CHANGED = 1 << 30, COST = 16, MAX_COPY = 1 << 14 };
 
 struct normalizer {
     struct rt_run *r;
     struct kn_vector trie, pool;
     uint32_t nul; /* value of U+0000 */
     bool has_offsets;
+    struct {
+        bool is_known, is_same; /* whether the value is known, and whether nothing changes */
+        uint32_t value;
+    } ascii[128];
     struct rt_bytes text;
     struct rt_bytes offsets; /* array of int64: where each byte of all texts comes from */
     int64_t left;
@@ -56,10 +60,41 @@ static void look_up(const struct normalizer *n, const unsigned char *p, const un
         *value = 0;
 }
 
+/* Returns the value of the character c at p, which ends before `end`. */
+static uint32_t value_of(struct normalizer *n, int32_t c, const unsigned char *p,
+                         const unsigned char *end)
+{
+    uint32_t value = 0;
+
+    if (c < 0 || c > 0x7f) {
+        if (c != KN_BAD_CHAR)
+            look_up(n, p, end, &value);
+        return value;
+    }
+    if (!n->ascii[c].is_known) {
+        look_up(n, p, end, &n->ascii[c].value);
+        n->ascii[c].is_known = true;
+        n->ascii[c].is_same = !(n->ascii[c].value & IS_CHANGED);
+    }
+    return n->ascii[c].value;
+}
+
+/* Returns the end of the ASCII characters at p that are known not to change, at most MAX_COPY. */
+static const unsigned char *skip_same(const struct normalizer *n, const unsigned char *p,
+                                      const unsigned char *end)
+{
+    if (end - p > MAX_COPY)
+        end = p + MAX_COPY;
+    while (p < end && *p < 0x80 && n->ascii[*p].is_same)
+        p++;
+    return p;
+}
+
 static void add(struct normalizer *n, const unsigned char *p, size_t n_bytes, int64_t from,
                 bool is_copy)
 {
-    rt_bytes_add(&n->text, p, n_bytes);
+    if (n_bytes)
+        rt_bytes_add(&n->text, p, n_bytes);
     for (size_t i = 0; n->has_offsets && i < n_bytes; i++) {
         const int64_t at = is_copy ? from + (int64_t)i : from;
         rt_bytes_add(&n->offsets, &at, sizeof at);
@@ -68,25 +103,35 @@ static void add(struct normalizer *n, const unsigned char *p, size_t n_bytes, in
 
 static enum rt_status normalize(struct normalizer *n, const struct rt_str *s)
 {
-    static const struct kn_encoding utf8 = {.kind = KN_UTF8};
     const unsigned char *begin = (const unsigned char *)rt_str_data(s), *end = begin + s->n, *next;
+    const unsigned char *same = begin; /* bytes from here to p do not change, and must be copied */
 
     n->text.n = 0;
     for (const unsigned char *p = begin; p < end; p = next) {
         uint32_t value = 0;
-        if (kn_decode_char(&utf8, p, end, &next) != KN_BAD_CHAR)
-            look_up(n, p, next, &value);
+        next = skip_same(n, p, end);
+        if (next == p) {
+            const int32_t c = kn_decode_utf8(p, end, &next);
+            value = value_of(n, c, p, next);
+        }
         const size_t length = value & ((1u << LENGTH_BITS) - 1);
         const size_t at = value >> LENGTH_BITS & ((1u << OFFSET_BITS) - 1);
-        if (!(value & IS_CHANGED))
-            add(n, p, (size_t)(next - p), p - begin, true);
-        else if (at > n->pool.n || length > n->pool.n - at)
-            return fail(n->r, "has a replacement outside its text");
-        else if (length)
-            add(n, n->pool.p + at, length, p - begin, false);
-        if (rt_run_spend(n->r, &n->left, COST))
+        if (rt_run_spend(n->r, &n->left, COST + (next - p) * (n->has_offsets ? COST : 1)))
             return n->r->err->code;
+        if (!(value & IS_CHANGED) && next - same < MAX_COPY)
+            continue;
+        if (!(value & IS_CHANGED)) {
+            add(n, same, (size_t)(next - same), same - begin, true);
+            same = next;
+            continue;
+        }
+        if (at > n->pool.n || length > n->pool.n - at)
+            return fail(n->r, "has a replacement outside its text");
+        add(n, same, (size_t)(p - same), same - begin, true);
+        add(n, n->pool.p + at, length, p - begin, false);
+        same = next;
     }
+    add(n, same, (size_t)(end - same), same - begin, true);
     const int64_t size = (int64_t)s->n;
     if (n->has_offsets)
         rt_bytes_add(&n->offsets, &size, sizeof size);

@@ -20,12 +20,16 @@ struct break_range {
 
 #include "kernels/text/break_table.inc"
 
+enum { MAX_SKIP = 1 << 16 }; /* letters that are read between two checks of the deadline */
+
 static enum break_kind kind_of(int32_t c)
 {
     size_t least = 0, most = sizeof break_ranges / sizeof *break_ranges - 1;
 
     if (c < 0)
         return LETTER; /* malformed bytes */
+    if (c < (int32_t)sizeof ascii_kinds)
+        return (enum break_kind)ascii_kinds[c];
     while (least < most) {
         const size_t middle = (least + most + 1) / 2;
         if (break_ranges[middle].first <= (uint32_t)c)
@@ -45,16 +49,15 @@ struct fast_wordpiece {
 static bool add_piece(void *arg, const struct kn_piece *p)
 {
     struct fast_wordpiece *w = arg;
-    const struct kn_vector *suffix = &w->model.suffix, *unknown = &w->model.unknown;
+    const struct kn_vector *unknown = &w->model.unknown;
     const bool is_unknown = p->id == w->model.unknown_id;
     const int64_t begin = w->word - w->text + (int64_t)p->begin;
-    const struct kn_token k = {
-        .p = is_unknown ? (const char *)unknown->p : w->word + p->begin,
-        .n = is_unknown ? unknown->n : p->n,
-        .prefix = rt_span_of(suffix->p, p->is_suffix && !is_unknown ? suffix->n : 0),
-        .begin = begin,
-        .end = begin + (int64_t)p->n,
-        .id = p->id};
+    const struct kn_token k = {.p = is_unknown ? (const char *)unknown->p : w->word + p->begin,
+                               .n = is_unknown ? unknown->n : p->n,
+                               .begin = begin,
+                               .end = begin + (int64_t)p->n,
+                               .id = p->id,
+                               .has_prefix = p->is_suffix && !is_unknown};
     return kn_tokens_add(&w->tokens, &k);
 }
 
@@ -82,7 +85,6 @@ static bool split_word(struct fast_wordpiece *w, const unsigned char *p, size_t 
 
 static bool split_text(struct fast_wordpiece *w, const struct rt_str *s)
 {
-    static const struct kn_encoding utf8 = {.kind = KN_UTF8};
     const unsigned char *p = (const unsigned char *)rt_str_data(s), *end = p + s->n, *next;
     const unsigned char *word = p; /* the word that p continues, or p */
 
@@ -90,8 +92,11 @@ static bool split_text(struct fast_wordpiece *w, const struct rt_str *s)
     if (!w->model.splits_text)
         return s->n == 0 || split_word(w, p, s->n);
     for (; p < end; p = next) {
-        const enum break_kind kind = kind_of(kn_decode_char(&utf8, p, end, &next));
-        if (rt_run_spend(w->tokens.r, &w->tokens.left, 8))
+        const unsigned char *const stop = end - p > MAX_SKIP ? p + MAX_SKIP : end, *const from = p;
+        while (p < stop - 1 && *p < 0x80 && ascii_kinds[*p] == LETTER)
+            p++;
+        const enum break_kind kind = kind_of(kn_decode_utf8(p, end, &next));
+        if (rt_run_spend(w->tokens.r, &w->tokens.left, 8 + (p - from)))
             return false;
         if (kind == LETTER)
             continue;
@@ -121,6 +126,7 @@ static enum rt_status run(struct rt_run *r)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "FastWordpieceTokenizeWithOffsets: the model %s", why);
     kn_tokens_begin(&w.tokens, r);
+    w.tokens.prefix = rt_span_of(w.model.suffix.p, w.model.suffix.n);
     for (int64_t i = 0; i < n && !st; i++)
         if (!split_text(&w, &rt_strs(&r->in[0])[i]) || !kn_tokens_next(&w.tokens))
             st = r->err->code;

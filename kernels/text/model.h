@@ -52,10 +52,54 @@ static inline uint32_t kn_vector_u32(const struct kn_vector *v, size_t i, size_t
     return x;
 }
 
+enum {
+    KN_TRIE_HAS_VALUE = 1 << 8, /* bit of a unit: the node has a value */
+    KN_TRIE_IS_FAR = 1 << 9,    /* bit of a unit: the offset to the children counts units of 256 */
+    KN_TRIE_OFFSET_SHIFT = 10,  /* the bits above are the offset */
+    KN_TRIE_FAR_SHIFT = 8,
+};
+#define KN_TRIE_IS_VALUE                                                                           \
+    UINT32_C(0x80000000) /* bit of a unit that holds a value: it is no node                        \
+                          */
+
+/* Returns unit i of a trie, which must exist. */
+static inline uint32_t kn_trie_unit(const struct kn_vector *units, size_t i)
+{
+    uint32_t x;
+
+    memcpy(&x, units->p + i * sizeof x, sizeof x);
+    return x;
+}
+
+/* Returns the index of the unit from which a node's children are found by exclusive or. */
+static inline size_t kn_trie_children(const struct kn_vector *units, int64_t node)
+{
+    const uint32_t unit = kn_trie_unit(units, (size_t)node);
+
+    return (size_t)node ^ (size_t)(unit >> KN_TRIE_OFFSET_SHIFT)
+                              << (unit & KN_TRIE_IS_FAR ? KN_TRIE_FAR_SHIFT : 0);
+}
+
 /* Returns the child of a node for a byte, which must not be 0, or KN_NO_NODE. The node must be less
  * than the number of units, and so is the child. */
-int64_t kn_trie_child(const struct kn_vector *units, int64_t node, unsigned char byte);
+static inline int64_t kn_trie_child(const struct kn_vector *units, int64_t node, unsigned char byte)
+{
+    const size_t at = kn_trie_children(units, node) ^ byte;
+
+    if (at >= units->n || (kn_trie_unit(units, at) & (KN_TRIE_IS_VALUE | 0xff)) != byte)
+        return KN_NO_NODE;
+    return (int64_t)at;
+}
+
 /* Sets *out to the value of a node. Returns false if the node has none. */
-bool kn_trie_value(const struct kn_vector *units, int64_t node, uint32_t *out);
+static inline bool kn_trie_value(const struct kn_vector *units, int64_t node, uint32_t *out)
+{
+    const size_t at = kn_trie_children(units, node);
+
+    if (!(kn_trie_unit(units, (size_t)node) & KN_TRIE_HAS_VALUE) || at >= units->n)
+        return false;
+    *out = kn_trie_unit(units, at) & ~KN_TRIE_IS_VALUE;
+    return true;
+}
 
 #endif

@@ -11,8 +11,53 @@
 struct splitter {
     struct kn_tokens tokens;
     struct kn_regex *delimiter, *kept;
-    bool keeps; /* whether the expression of the delimiters that are kept is not empty */
+    bool keeps;     /* whether the expression of the delimiters that are kept is not empty */
+    bool is_group;  /* whether the first group of the delimiter's expression is always the match */
+    bool has_group; /* whether the delimiter's expression has a group */
+    /* whether the expression of the delimiters that are kept matches a byte, once this is known */
+    enum { UNKNOWN, IS_KEPT, IS_DROPPED } byte[256];
 };
+
+/* ---- expressions that are a group ---- */
+
+/* Returns the index of the last byte of the class that begins at index i, or n. */
+static size_t class_end(const char *p, size_t n, size_t i)
+{
+    i += i + 1 < n && p[i + 1] == '^' ? 2 : 1;
+    for (const size_t first = i; i < n && (p[i] != ']' || i == first); i++)
+        if (p[i] == '\\') {
+            i++;
+        } else if (p[i] == '[' && i + 1 < n && p[i + 1] == ':') {
+            const char *end = memmem(p + i + 2, n - i - 2, ":]", 2);
+            if (end)
+                i = (size_t)(end - p) + 1;
+        }
+    return i;
+}
+
+/* Returns whether a valid expression consists of a single group that captures, such as
+ * (\s|[.,(]). RE2 then need not find where the group matches, which takes it longer than the
+ * match. */
+static bool is_one_group(const char *p, size_t n)
+{
+    int64_t depth = 0;
+
+    if (n < 2 || p[0] != '(' || p[1] == '?' || memmem(p, n, "\\Q", 2))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] == '\\')
+            i++;
+        else if (p[i] == '[')
+            i = class_end(p, n, i);
+        else if (p[i] == '(')
+            depth++;
+        else if (p[i] == ')' && --depth == 0)
+            return i == n - 1;
+    }
+    return false;
+}
+
+/* ---- splitting ---- */
 
 static bool add(struct splitter *s, const char *text, size_t begin, size_t end)
 {
@@ -37,12 +82,14 @@ static bool find(struct splitter *s, const char *text, size_t n, size_t at, size
     struct kn_group group[2];
 
     *next = at;
-    if (kn_regex_groups(s->delimiter) < 1)
+    if (!s->has_group)
         return true; /* As in TensorFlow Text, only a group makes a delimiter. */
-    if (!kn_regex_find(s->delimiter, text + at, n - at, 0, group, 2)) {
+    if (!kn_regex_find(s->delimiter, text + at, n - at, 0, group, s->is_group ? 1 : 2)) {
         rt_fail_memory(s->tokens.r->err, "a regular expression", n);
         return false;
     }
+    if (s->is_group)
+        group[1] = group[0];
     if (!group[0].p)
         return true;
     if (group[0].n == 0)
@@ -52,6 +99,27 @@ static bool find(struct splitter *s, const char *text, size_t n, size_t at, size
     *begin = (size_t)(group[1].p - text);
     *end = *begin + group[1].n;
     *next = (size_t)(group[0].p - text) + group[0].n;
+    return true;
+}
+
+/* Sets *out to whether the delimiter of n bytes at p becomes a token. Returns false if memory runs
+ * out. */
+static bool is_kept(struct splitter *s, const char *p, size_t n, bool *out)
+{
+    unsigned char c;
+
+    *out = false;
+    if (!s->keeps)
+        return true;
+    if (n != 1)
+        return kn_regex_matches(s->kept, p, n, out);
+    c = (unsigned char)*p;
+    if (s->byte[c] == UNKNOWN) {
+        if (!kn_regex_matches(s->kept, p, n, out))
+            return false;
+        s->byte[c] = *out ? IS_KEPT : IS_DROPPED;
+    }
+    *out = s->byte[c] == IS_KEPT;
     return true;
 }
 
@@ -67,7 +135,7 @@ static bool split(struct splitter *s, const struct rt_str *str)
         return false;
     for (;; at = next) {
         size_t begin = 0, end = 0;
-        bool is_kept = false;
+        bool keep;
         /* A search may read all of the rest. */
         if (rt_run_spend(r, &s->tokens.left, KN_MATCH_WORK + (int64_t)(n - at) / 4) ||
             !find(s, text, n, at, &begin, &end, &next) ||
@@ -75,11 +143,11 @@ static bool split(struct splitter *s, const struct rt_str *str)
             return false;
         if (next == at)
             break;
-        if (s->keeps && !kn_regex_matches(s->kept, text + begin, end - begin, &is_kept)) {
+        if (!is_kept(s, text + begin, end - begin, &keep)) {
             rt_fail_memory(r->err, "a regular expression", n);
             return false;
         }
-        if ((begin > at && !add(s, text, at, begin)) || (is_kept && !add(s, text, begin, end)))
+        if ((begin > at && !add(s, text, at, begin)) || (keep && !add(s, text, begin, end)))
             return false;
     }
     return (at == n || add(s, text, at, n)) && kn_tokens_next(&s->tokens);
@@ -128,6 +196,7 @@ static enum rt_status run(struct rt_run *r)
 {
     static const struct kn_token_outputs to = {
         .text = 0, .id = -1, .splits = 3, .begin = 1, .end = 2};
+    const struct rt_str *pattern = rt_strs(&r->in[1]);
     struct splitter s = {.delimiter = NULL};
     enum rt_status st = kn_regex_check_scalar(r, 1, "Pattern");
 
@@ -142,6 +211,10 @@ static enum rt_status run(struct rt_run *r)
     st = compile(&r->in[1], &s.delimiter, r->err);
     if (!st)
         st = compile(&r->in[2], &s.kept, r->err);
+    if (!st) {
+        s.has_group = kn_regex_groups(s.delimiter) > 0;
+        s.is_group = s.has_group && is_one_group(rt_str_data(pattern), pattern->n);
+    }
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]) && !st; i++)
         if (!split(&s, &rt_strs(&r->in[0])[i]))
             st = r->err->code;

@@ -18,38 +18,74 @@ int64_t kn_tokens_count(const struct kn_tokens *t)
     return (int64_t)(t->list.n / sizeof(struct kn_token));
 }
 
-static bool add(struct kn_tokens *t, struct rt_bytes *to, const void *p, size_t n)
+/* Returns memory for n bytes at the end of a buffer, or NULL, with the reason in t->r->err. */
+static void *extend(struct kn_tokens *t, struct rt_bytes *to, size_t n)
 {
-    rt_bytes_add(to, p, n);
-    if (to->failed) {
+    if (!rt_bytes_reserve(to, n)) {
         kn_text_failed(to);
-        return false;
+        return NULL;
     }
-    return !rt_run_spend(t->r, &t->left, KN_STRING_WORK);
+    if (rt_run_spend(t->r, &t->left, KN_STRING_WORK))
+        return NULL;
+    to->n += n;
+    return to->p + to->n - n;
 }
 
 bool kn_tokens_add(struct kn_tokens *t, const struct kn_token *token)
 {
-    return add(t, &t->list, token, sizeof *token);
+    struct kn_token *to = extend(t, &t->list, sizeof *to);
+
+    if (to)
+        *to = *token;
+    return to != NULL;
 }
 
 bool kn_tokens_next(struct kn_tokens *t)
 {
-    const int64_t n = kn_tokens_count(t);
+    int64_t *n = extend(t, &t->splits, sizeof *n);
 
-    return add(t, &t->splits, &n, sizeof n);
+    if (n)
+        *n = kn_tokens_count(t);
+    return n != NULL;
 }
 
 /* Writes the text of a token, which consists of two parts. */
 static enum rt_status set_text(struct kn_tokens *t, struct rt_str *s, const struct kn_token *k)
 {
-    if (k->prefix.n == 0)
+    const struct rt_span prefix = t->prefix;
+
+    if (!k->has_prefix && k->n < sizeof s->u.in) { /* The string is empty and needs no memory. */
+        s->n = k->n;
+        memcpy(s->u.in, k->p, k->n);
+        return RT_OK;
+    }
+    if (!k->has_prefix)
         return kn_set_text(t->r, &t->left, s, k->p, k->n);
-    char *to = rt_str_resize(s, rt_run_pool(t->r), k->prefix.n + k->n, t->r->err);
+    char *to = rt_str_resize(s, rt_run_pool(t->r), prefix.n + k->n, t->r->err);
     if (!to)
         return t->r->err->code;
-    const enum rt_status st = kn_copy_text(t->r, &t->left, to, k->prefix.p, k->prefix.n);
-    return st ? st : kn_copy_text(t->r, &t->left, to + k->prefix.n, k->p, k->n);
+    const enum rt_status st = kn_copy_text(t->r, &t->left, to, (const char *)prefix.p, prefix.n);
+    return st ? st : kn_copy_text(t->r, &t->left, to + prefix.n, k->p, k->n);
+}
+
+/* An output with an integer for each token, int32 or int64, or NULL if there is none. */
+struct column {
+    void *data;
+    bool is_wide;
+};
+
+static struct column column_of(struct rt_run *r, int k)
+{
+    return (struct column){.data = k < 0 ? NULL : r->out[k].data,
+                           .is_wide = k >= 0 && rt_dtype_size(r->out[k].dtype) == 8};
+}
+
+static inline void put(struct column c, int64_t i, int64_t v)
+{
+    if (c.is_wide)
+        ((int64_t *)c.data)[i] = v;
+    else if (c.data)
+        ((int32_t *)c.data)[i] = (int32_t)v;
 }
 
 static enum rt_status emit_splits(struct kn_tokens *t, int k, bool has_lengths)
@@ -81,12 +117,16 @@ enum rt_status kn_tokens_emit(struct kn_tokens *t, const struct kn_token_outputs
     for (size_t i = 0; i < sizeof outputs / sizeof *outputs && !st; i++)
         if (outputs[i] >= 0 && !rt_out(r, outputs[i], 1, &n))
             st = r->err->code;
+    if (st)
+        return st;
+    const struct column id = column_of(r, to->id), begin = column_of(r, to->begin);
+    const struct column end = column_of(r, to->end);
+    struct rt_str *text = to->text < 0 ? NULL : r->out[to->text].data;
     for (int64_t i = 0; i < n && !st; i++) {
-        st = to->text < 0 ? RT_OK : set_text(t, (struct rt_str *)r->out[to->text].data + i, &k[i]);
-        if (to->id >= 0)
-            kn_put_int(&r->out[to->id], i, k[i].id);
-        kn_put_int(&r->out[to->begin], i, k[i].begin);
-        kn_put_int(&r->out[to->end], i, k[i].end);
+        st = text ? set_text(t, &text[i], &k[i]) : RT_OK;
+        put(id, i, k[i].id);
+        put(begin, i, k[i].begin);
+        put(end, i, k[i].end);
         if (!st)
             st = rt_run_spend(r, &t->left, KN_STRING_WORK);
     }

@@ -10,17 +10,18 @@
 
 #include "kernels/string/text.h"
 
-/* One token. The bytes of its text are `prefix` and then those at p. */
+/* One token. Its text consists of the n bytes at p, after kn_tokens.prefix if has_prefix is set. */
 struct kn_token {
     const char *p;
     size_t n;
-    struct rt_span prefix; /* the suffix indicator ("##") of a wordpiece, or nothing */
-    int64_t begin, end;    /* offsets of the token in its string */
-    int64_t id;
+    int64_t begin, end; /* offsets of the token in its string */
+    uint32_t id;
+    bool has_prefix;
 };
 
 struct kn_tokens {
     struct rt_run *r;
+    struct rt_span prefix;  /* the suffix indicator ("##") of wordpieces; empty at first */
     struct rt_bytes list;   /* an array of struct kn_token */
     struct rt_bytes splits; /* for each string, an int64: the number of tokens up to its end */
     int64_t left;           /* countdown of rt_run_spend */

@@ -15,12 +15,11 @@ static bool is_space(struct rt_span map, int32_t c)
  * of that white space, so it contains the first bytes of a character that is longer than a byte. */
 static bool split(struct kn_tokens *t, struct rt_span map, const struct rt_str *s)
 {
-    static const struct kn_encoding utf8 = {.kind = KN_UTF8};
     const unsigned char *begin = (const unsigned char *)rt_str_data(s), *end = begin + s->n;
     const unsigned char *token = NULL, *next;
 
     for (const unsigned char *p = begin; p < end; p = next) {
-        const bool space = is_space(map, kn_decode_char(&utf8, p, end, &next));
+        const bool space = is_space(map, kn_decode_utf8(p, end, &next));
         if (rt_run_spend(t->r, &t->left, 4))
             return false;
         if (!space && !token)

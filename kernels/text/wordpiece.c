@@ -68,12 +68,11 @@ static enum rt_status look_up(struct wordpiece *w, size_t n, bool *is_known)
 /* Finds the ends of the word's characters. */
 static bool find_ends(struct wordpiece *w, const unsigned char *p, size_t n, size_t *n_chars)
 {
-    static const struct kn_encoding utf8 = {.kind = KN_UTF8};
     const unsigned char *begin = p, *end = p + n, *next;
 
     w->ends.n = 0;
     for (; p < end; p = next) {
-        kn_decode_char(&utf8, p, end, &next);
+        kn_decode_utf8(p, end, &next);
         const size_t at = (size_t)(next - begin);
         rt_bytes_add(&w->ends, &at, sizeof at);
         if (rt_run_spend(w->tokens.r, &w->tokens.left, 4))
@@ -109,20 +108,19 @@ static bool longest(struct wordpiece *w, const char *word, size_t first, size_t 
 }
 
 /* Adds the unknown token, or the n bytes at p if there is none. */
-static bool add_unknown(struct wordpiece *w, const char *p, size_t n, struct rt_span prefix,
+static bool add_unknown(struct wordpiece *w, const char *p, size_t n, bool has_prefix,
                         int64_t begin, int64_t end)
 {
     const struct kn_token k = {.p = w->uses_unknown ? (const char *)w->unknown.p : p,
                                .n = w->uses_unknown ? w->unknown.n : n,
-                               .prefix = prefix,
                                .begin = begin,
-                               .end = end};
+                               .end = end,
+                               .has_prefix = has_prefix};
     return kn_tokens_add(&w->tokens, &k);
 }
 
 static bool split_word(struct wordpiece *w, const struct rt_str *s)
 {
-    const struct rt_span nothing = rt_span_of(NULL, 0);
     const char *word = rt_str_data(s);
     const size_t before = w->tokens.list.n;
     size_t n_chars;
@@ -130,7 +128,7 @@ static bool split_word(struct wordpiece *w, const struct rt_str *s)
     /* As in TensorFlow Text, the unknown token of a word that is too long ends at its own length.
      */
     if ((int64_t)s->n > w->max_bytes)
-        return add_unknown(w, word, s->n, nothing, 0,
+        return add_unknown(w, word, s->n, false, 0,
                            (int64_t)(w->uses_unknown ? w->unknown.n : s->n));
     if (!find_ends(w, (const unsigned char *)word, s->n, &n_chars))
         return false;
@@ -139,7 +137,7 @@ static bool split_word(struct wordpiece *w, const struct rt_str *s)
             return false;
         if (last == i && !w->splits_unknown) {
             w->tokens.list.n = before;
-            return add_unknown(w, word, s->n, nothing, 0, (int64_t)s->n);
+            return add_unknown(w, word, s->n, false, 0, (int64_t)s->n);
         }
         const bool is_known = last > i;
         last = is_known ? last : i + 1;
@@ -147,11 +145,11 @@ static bool split_word(struct wordpiece *w, const struct rt_str *s)
         const size_t begin = i ? ends[i - 1] : 0, n = ends[last - 1] - begin;
         const struct kn_token k = {.p = word + begin,
                                    .n = n,
-                                   .prefix = i ? w->suffix : nothing,
                                    .begin = (int64_t)begin,
-                                   .end = (int64_t)(begin + n)};
+                                   .end = (int64_t)(begin + n),
+                                   .has_prefix = i > 0};
         if (!(is_known ? kn_tokens_add(&w->tokens, &k)
-                       : add_unknown(w, k.p, n, k.prefix, k.begin, k.end)))
+                       : add_unknown(w, k.p, n, k.has_prefix, k.begin, k.end)))
             return false;
     }
     return true;
@@ -204,6 +202,7 @@ static enum rt_status run(struct rt_run *r)
     if (st)
         return st;
     kn_tokens_begin(&w.tokens, r);
+    w.tokens.prefix = w.suffix;
     kn_text_begin(&w.ends, r);
     if (w.table->is_mutable)
         kn_table_lock(w.table);

@@ -118,17 +118,22 @@ enum kn_word_result kn_wordpiece_split(const struct kn_wordpiece_model *m,
         const enum kn_word_result st = add_pieces(&w, &m->suffix_pieces, 0, m->suffix_pieces.n);
         return st || w.n_done == n ? st : KN_WORD_DAMAGED;
     }
-    for (; w.n_read < n; w.n_read++) {
-        int64_t child;
-        if (word[w.n_read] == 0)
+    const struct kn_vector trie = m->trie;
+    int64_t node = 0, child;
+    for (size_t i = 0; i < n; i++, node = child) {
+        if (word[i] == 0)
             return KN_WORD_UNKNOWN;
-        while ((child = kn_trie_child(&m->trie, w.node, word[w.n_read])) == KN_NO_NODE) {
+        while ((child = kn_trie_child(&trie, node, word[i])) == KN_NO_NODE) {
+            w.n_read = i;
+            w.node = node;
             const enum kn_word_result st = fall_back(&w);
             if (st)
                 return st;
+            node = w.node;
         }
-        w.node = child;
     }
+    w.n_read = n;
+    w.node = node;
     while (!is_end(&w)) {
         const enum kn_word_result st = fall_back(&w);
         if (st)

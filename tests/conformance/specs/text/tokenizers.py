@@ -87,7 +87,10 @@ def whitespace(g, op):
 
 # Groups that match; an expression without a group; and some that are refused.
 DELIMITERS = [r"(\s)", r"(\s+)", r"([ .!,])", r"(.)", "(a)", "(a|e)", "(é|日)", r"([[:punct:]])", r"(\p{Mn})", "(^a)", "(a$)", r"(\pL)b?", r"x(.)",
-              r"(\s+|[!-/]|[:-@]|[\[-`]|[{-~]|[\p{P}]|[\x{4E00}-\x{9FFF}])", r"\s", "a", "", r"(a)(b)", "a()", "(a", "a**", r"(\q)"]
+              r"(\s+|[!-/]|[:-@]|[\[-`]|[{-~]|[\p{P}]|[\x{4E00}-\x{9FFF}])", r"\s", "a", "", r"(a)(b)", "a()", "(a", "a**", r"(\q)",
+              # One group, or something that looks like it.
+              r"([)])", r"([^)(]+)", r"(\()", r"(\))", r"([]a)])", r"([^])a])", r"([[:punct:])])", r"([[:a)])", r"(?:(a))",
+              r"(?i)(a)", r"(?P<x>a)", r"(\Q)\E)", "(a)+", "((a)b)", "((a)|(e))", r"([\])])", "([a)b]|e)", r"(a\))"]
 KEPT = ["", r"\s", ".", r"[!-/]|[:-@]|[\[-`]|[{-~]|[\p{P}]", "()", ".*", "a", "(a", "[b-a]"]
 
 
