@@ -188,8 +188,16 @@ static enum rt_status infer(struct rt_infer *x)
     return RT_OK;
 }
 
+/* Rows of the texts are independent. The offsets are those of all texts together. */
+static void rows(struct rt_rows *r)
+{
+    if (r->in[0].shape.rank == 1)
+        rt_rows_first(r);
+    r->out_dep[1] = r->out_dep[2] = (struct rt_dep){RT_DEP_MIXED, 0};
+}
+
 const struct kn_entry kn_fast_bert_normalize = {
-    .op = {.name = "FastBertNormalize", .infer = infer},
+    .op = {.name = "FastBertNormalize", .infer = infer, .rows = rows},
     .kernels = KN_KERNELS(
         {.op = "FastBertNormalize", .device = "CPU", .name = "fast_bert_normalize", .run = run}),
 };

@@ -119,6 +119,14 @@ static void check_rows(struct opened *o, const struct graph *g)
         "b", "StridedSlice", "sh z o o", "T=int32 Index=int32 shrink_axis_mask=0"                  \
     }
 
+/* A model of FastBertNormalize that changes nothing: a FlatBuffer whose trie has no characters. */
+#define BERT_MODEL                                                                                 \
+    {                                                                                              \
+        "m", "Const", "",                                                                          \
+            "dtype=uint8 value=uint8<28>:"                                                         \
+            "12,0,0,0,8,0,8,0,0,0,4,0,8,0,0,0,4,0,0,0,1,0,0,0,0,0,0,0"                             \
+    }
+
 static const struct graph graphs[] = {
     {"transposed behind",
      S(5, 2, 3),
@@ -357,6 +365,23 @@ static const struct graph graphs[] = {
      S(5),
      true,
      {{"s", "AsString", "x", F}, {"out", "StringToHashBucketFast", "s", "num_buckets=1000"}}},
+    {"normalised texts",
+     S(5),
+     S(5),
+     true,
+     {BERT_MODEL,
+      {"s", "AsString", "i", "T=int32"},
+      {"f", "FastBertNormalize", "s m", "get_offsets=false"},
+      {"c", "CaseFoldUTF8", "f", ""},
+      {"out", "StringToHashBucketFast", "c", "num_buckets=1000"}}},
+    {"offsets of normalised texts",
+     S(5),
+     S(5),
+     false,
+     {BERT_MODEL,
+      {"s", "AsString", "i", "T=int32"},
+      {"f", "FastBertNormalize", "s m", "get_offsets=true"},
+      {"out", "Identity", "f:2", "T=int64"}}},
     {"distinct values", S(5), S(5), false, {{"out", "Unique", "x", F}}},
 };
 
