@@ -54,6 +54,15 @@ static inline int32_t kn_decode_utf8(const unsigned char *p, const unsigned char
     *next = p + 1;
     return *p;
 }
+/* Returns the script of a character by ICU's numbers (UScriptCode), or -1 if it is no character. */
+int32_t kn_char_script(int32_t c);
+/* Returns whether a character has Unicode's property White_Space. */
+static inline bool kn_char_is_space(int32_t c)
+{
+    return c <= 0x20 ? c == 0x20 || (c >= 0x09 && c <= 0x0d)
+                     : c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200a) ||
+                           c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000;
+}
 static inline bool kn_is_surrogate(int32_t c)
 {
     return c >= 0xd800 && c <= 0xdfff;

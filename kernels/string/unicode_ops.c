@@ -346,7 +346,7 @@ const struct kn_entry kn_unicode_encode = {
 
 /* ---- UnicodeScript ---- */
 
-static int32_t script_of(int32_t c)
+int32_t kn_char_script(int32_t c)
 {
     int least = 0, most = (int)(sizeof script_ranges / sizeof *script_ranges) - 1;
 
@@ -370,7 +370,7 @@ static enum rt_status script_run(struct rt_run *r)
     if (!o)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
-        o[i] = script_of(in[i]);
+        o[i] = kn_char_script(in[i]);
         if (rt_run_tick(r, i))
             return r->err->code;
     }
