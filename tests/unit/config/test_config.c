@@ -341,11 +341,12 @@ static void file_systems_that_are_not_local_are_refused_by_name(void **state)
 static void a_name_that_is_not_utf8_is_refused(void **state)
 {
     (void)state;
-    Tensorflow__Serving__ModelConfig model = TENSORFLOW__SERVING__MODEL_CONFIG__INIT;
+    Tensorflow__Serving__ModelConfig model;
     Tensorflow__Serving__ModelConfig *models[] = {&model};
     Tensorflow__Serving__ModelConfigList list = TENSORFLOW__SERVING__MODEL_CONFIG_LIST__INIT;
     Tensorflow__Serving__ModelServerConfig message = TENSORFLOW__SERVING__MODEL_SERVER_CONFIG__INIT;
     struct srv_config *none = NULL;
+    tensorflow__serving__model_config__init(&model);
     char bad[] = "half\xff", good[] = "half\xc3\xa9", path[] = "/models/half";
     char platform[] = "tensorflow";
     model.name = bad;
