@@ -44,6 +44,18 @@ bool srv_http_accepts_gzip(const char *list)
     return accepted;
 }
 
+bool srv_http_coding(const char *value, bool *is_compressed)
+{
+    static const char *const compressed[] = {"gzip", "x-gzip", "deflate"};
+
+    for (size_t i = 0; i < sizeof compressed / sizeof *compressed; i++)
+        if (strcasecmp(value, compressed[i]) == 0) {
+            *is_compressed = true;
+            return true;
+        }
+    return !*value || strcasecmp(value, "identity") == 0;
+}
+
 /* Returns the weight after "q=" in thousandths; a weight that is malformed counts as 1. */
 static int weight_of(const char *p)
 {

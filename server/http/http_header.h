@@ -11,6 +11,11 @@
  * header does not list gzip, the weight of "*" counts. */
 bool srv_http_accepts_gzip(const char *value);
 
+/* Parses a Content-Encoding that names at most one coding, in any case: gzip (also as x-gzip) and
+ * deflate set *is_compressed, and identity or an empty value leaves it unchanged. Returns false if
+ * the value names another coding, or several. */
+bool srv_http_coding(const char *value, bool *is_compressed);
+
 /* Returns whether an Accept header names OpenMetrics of version 1.0.0 or 0.0.1, or of no version,
  * with a weight that is at least that of plain text. */
 bool srv_http_prefers_openmetrics(const char *value);

@@ -12,15 +12,26 @@ static bool describe(struct srv_rest_request *r)
 bool srv_rest_describe(struct srv_rest_request *r)
 {
     struct srv_description *d = &r->description;
-    const struct rt_span body = rt_span_of(r->body.p, r->body.n);
+    enum rt_status st = RT_OK;
 
+    /* The I/O loop inflates the body, so it may not become long. */
+    if (r->gzip && r->route.protocol && r->route.protocol->checks_coding)
+        st = srv_rest_inflate(r, HERE_BYTES);
+    if (!st && r->gzip && r->route.protocol && r->route.protocol->checks_coding)
+        st = rt_fail(&r->err, RT_INVALID_ARGUMENT,
+                     "the request's body has more than %d bytes when it is inflated", HERE_BYTES);
+    if (st) {
+        srv_rest_fail(r, st);
+        return false;
+    }
+    const struct rt_span body = rt_span_of(r->body.p, r->body.n);
     *d = (struct srv_description){.server = r->server,
                                   .map = r->io_loop->map,
                                   .arena = r->arena,
                                   .err = &r->err,
                                   .message = srv_cursor_of(&body, body.n),
                                   .spec = r->route.spec};
-    enum rt_status st = r->route.endpoint->rest.describe->find(d);
+    st = r->route.endpoint->rest.describe->find(d);
     if (st) {
         srv_rest_fail(r, st);
         return false;

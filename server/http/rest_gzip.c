@@ -15,6 +15,26 @@ enum {
     MOST_INFLATED = 100 << 20,
 };
 
+/* Returns the status of a body that inflate has not read to its end, or not as a whole. */
+static enum rt_status fail_inflate(struct srv_rest_request *r, int zr, size_t n, size_t limit,
+                                   size_t left)
+{
+    if (zr == Z_BUF_ERROR && n == limit)
+        return rt_fail(&r->err, RT_INVALID_ARGUMENT,
+                       "the request's body has more than %zu bytes when it is inflated, the limit "
+                       "for compressed bodies",
+                       limit);
+    if (zr != Z_STREAM_END)
+        return rt_fail(&r->err, RT_INVALID_ARGUMENT,
+                       "the request's body of %zu bytes does not inflate: %s; its header "
+                       "Content-Encoding says that it is compressed",
+                       r->body.n,
+                       zr == Z_BUF_ERROR ? "it ends too early"
+                                         : "it is malformed as gzip and as deflate");
+    return rt_fail(&r->err, RT_INVALID_ARGUMENT,
+                   "the request's body has %zu bytes after the end of its compressed data", left);
+}
+
 enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most)
 {
     const size_t limit = r->body.limit < MOST_INFLATED ? r->body.limit : MOST_INFLATED;
@@ -64,6 +84,9 @@ enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most)
         return RT_OK;
     }
     r->gzip = false;
+    if (!st && (zr != Z_STREAM_END || z.avail_in) && r->route.protocol &&
+        r->route.protocol->checks_coding)
+        st = fail_inflate(r, zr, out.n, out.limit, z.avail_in);
     if (zr != Z_STREAM_END)
         out.n = 0;
     out.limit = r->body.limit;

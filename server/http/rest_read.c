@@ -134,16 +134,66 @@ static enum rt_status too_large(struct srv_rest_request *r)
                    (long long)r->server->options.max_body_bytes);
 }
 
+/* The values of one header of a request, which may repeat the header. */
+struct header_values {
+    const char *name;
+    size_t n_name;
+    const char *first; /* NULL if the request lacks the header */
+    bool is_repeated;
+    bool is_ambiguous; /* whether two of the values differ */
+};
+
+static enum MHD_Result on_value(void *arg, enum MHD_ValueKind kind, const char *key, size_t n_key,
+                                const char *value, size_t n_value)
+{
+    struct header_values *v = arg;
+
+    (void)kind;
+    (void)n_value;
+    if (n_key != v->n_name || strcasecmp(key, v->name) != 0)
+        return MHD_YES;
+    if (!value)
+        value = "";
+    v->is_repeated |= v->first != NULL;
+    v->is_ambiguous |= v->first && strcmp(v->first, value) != 0;
+    if (!v->first)
+        v->first = value;
+    return MHD_YES;
+}
+
+static struct header_values values_of(struct srv_rest_call *req, const char *name)
+{
+    struct header_values v = {.name = name, .n_name = strlen(name)};
+
+    MHD_get_connection_values_n(req->mhd, MHD_HEADER_KIND, on_value, &v);
+    return v;
+}
+
+/* Sets *value to the value of a header, or to NULL if the request lacks the header. Refuses a
+ * request that repeats the header with different values, because a proxy may have read another of
+ * them. */
+static enum rt_status find_header(struct srv_rest_call *req, const char *name, const char **value)
+{
+    const struct header_values v = values_of(req, name);
+
+    *value = v.first;
+    return v.is_ambiguous
+               ? rt_fail(&req->pub.err, RT_INVALID_ARGUMENT,
+                         "the request has the header %s more than once, with different values",
+                         name)
+               : RT_OK;
+}
+
 /* Sets *out to a copy of a header's value, if the request has the header. */
 static enum rt_status keep_header(struct srv_rest_call *req, const char *header,
                                   struct rt_span *out)
 {
     struct srv_rest_request *r = &req->pub;
-    const char *value =
-        header ? MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, header) : NULL;
+    const char *value = NULL;
+    const enum rt_status st = header ? find_header(req, header, &value) : RT_OK;
 
-    if (!value)
-        return RT_OK;
+    if (st || !value)
+        return st;
     const char *copy = rt_arena_strdup(r->arena, value);
     if (!copy)
         return rt_fail_memory(&r->err, "a request", strlen(value));
@@ -166,6 +216,28 @@ static enum rt_status keep_headers(struct srv_rest_call *req)
     return st;
 }
 
+/* Finds out how the body is compressed, if the protocol refuses the codings that it does not know.
+ * Returns false after it has refused the request. */
+static bool take_coding(struct srv_rest_call *req)
+{
+    struct srv_rest_request *r = &req->pub;
+
+    if (!r->route.protocol || !r->route.protocol->checks_coding)
+        return true;
+    const struct header_values v = values_of(req, "Content-Encoding");
+    const char *coding = v.first ? v.first : "";
+    r->gzip = false;
+    if (!v.is_repeated && srv_http_coding(coding, &r->gzip))
+        return true;
+    const struct rt_span shown = rt_error_name(&r->err, rt_span_str(coding));
+    rt_fail(&r->err, RT_UNIMPLEMENTED,
+            "the Content-Encoding \"%.*s\"%s is not supported: it is gzip, deflate or identity",
+            (int)(shown.n < 100 ? shown.n : 100), (const char *)shown.p,
+            v.is_repeated ? ", which is given twice," : "");
+    srv_rest_refuse(req, RT_UNIMPLEMENTED, 415);
+    return false;
+}
+
 /* Returns the value of a header, or "". */
 static const char *text_of(struct srv_rest_call *req, const char *name)
 {
@@ -186,13 +258,21 @@ static enum rt_status check_viewer(struct srv_rest_call *req)
     struct srv_rest_request *r = &req->pub;
     const struct rt_span host = header_of(req, "Host"), shown = rt_error_name(&r->err, host);
     const struct rt_span site = header_of(req, "Sec-Fetch-Site");
+    static const char *const decisive[] = {"Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode"};
+    const char *value;
 
+    for (size_t i = 0; i < sizeof decisive / sizeof *decisive; i++)
+        if (find_header(req, decisive[i], &value))
+            return r->err.code;
     /* A proxy may have changed the Host; a browser's Sec-Fetch-Site then still tells. */
     if (r->is_from_page && !rt_span_is(site, "same-origin") &&
-        !srv_page_origin_is_own(header_of(req, "Origin"), host))
-        return rt_fail(
-            &r->err, RT_PERMISSION_DENIED,
-            "the server's page is not for other web pages: the request has a foreign Origin");
+        !srv_page_origin_is_own(header_of(req, "Origin"), host)) {
+        const struct rt_span origin = rt_error_name(&r->err, header_of(req, "Origin"));
+        return rt_fail(&r->err, RT_PERMISSION_DENIED,
+                       "the server's page is not for other web pages: the request has the foreign "
+                       "Origin \"%.*s\"",
+                       (int)(origin.n < 100 ? origin.n : 100), (const char *)origin.p);
+    }
     if (!srv_page_fetch_is_allowed(site, header_of(req, "Sec-Fetch-Mode"),
                                    r->route.target == SRV_TO_PAGE_FILE))
         return rt_fail(&r->err, RT_PERMISSION_DENIED,
@@ -335,6 +415,8 @@ bool srv_rest_open(struct srv_rest_call *req, const char *method)
         st = take_quota(req);
     if (st) {
         srv_rest_fail(r, st);
+        req->stage = STAGE_REFUSED;
+    } else if (!take_coding(req)) {
         req->stage = STAGE_REFUSED;
     } else if (req->length != UINT64_MAX &&
                req->length > (uint64_t)r->server->options.max_body_bytes) {

@@ -30,7 +30,7 @@ struct srv_rest_request {
     struct rt_span uri;
     struct srv_route route;
     struct rt_bytes body;
-    /* whether the body is compressed; cleared by srv_rest_inflate */
+    /* whether the body is compressed, by gzip or deflate; cleared by srv_rest_inflate */
     bool gzip;
     char id[SRV_REST_ID_BYTES]; /* X-Request-Id of the response, or empty */
     int64_t received_ns;
@@ -76,9 +76,9 @@ void srv_rest_ok(struct srv_rest_request *r, const char *content_type);
 
 /*
  * Inflates the body. May be called on any thread. A body of more than `most` inflated bytes stays
- * compressed, and `gzip` stays true. As in TensorFlow Serving, the body becomes empty if it is
- * invalid, or if it exceeds --max_body_bytes or 100 MiB when inflated. Fails only if memory or the
- * budget is exhausted.
+ * compressed, and `gzip` stays true. A body that is invalid, or exceeds --max_body_bytes or 100 MiB
+ * when inflated, is refused if the protocol checks codings (protocol.h). Otherwise, as in
+ * TensorFlow Serving, it becomes empty. Also fails if memory or the budget is exhausted.
  */
 enum rt_status srv_rest_inflate(struct srv_rest_request *r, size_t most);
 

@@ -93,7 +93,7 @@ struct srv_codec {
  * the response to an inference or an error. */
 struct srv_stream_steps {
     /* Appends the bytes of the message that precede the response. The response has `n` bytes. */
-    void (*write_head)(struct rt_bytes *out, size_t n);
+    void (*write_head)(const struct srv_inference *inf, struct rt_bytes *out, size_t n);
     /* Appends the message for an inference that failed. inf->request is NULL if no memory was left
      * for the parsed request. */
     void (*write_error)(const struct srv_inference *inf, const char *text, struct rt_bytes *out);
@@ -142,6 +142,9 @@ struct srv_protocol {
     /* Returns why the gRPC method `path`, which is not in the table, does not exist, or NULL if the
      * protocol has nothing to say about it. The pointer may be NULL. */
     const char *(*why_unknown)(struct rt_span path);
+    /* Whether a REST request with an unknown Content-Encoding, or with a body that does not
+     * inflate, is refused. Otherwise such a body is read as TensorFlow Serving reads it. */
+    bool checks_coding;
 };
 
 /* The table of all protocols. Requests that match no protocol get errors in the format of the first

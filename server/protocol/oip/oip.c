@@ -293,4 +293,5 @@ const struct srv_protocol srv_oip = {
     .route = route,
     .write_error = write_error,
     .json_length_header = SRV_OIP_LENGTH_HEADER,
+    .checks_coding = true,
 };
