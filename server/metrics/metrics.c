@@ -155,8 +155,11 @@ static void count_job(const struct srv_io_loop *io_loop, const struct srv_job *j
         s = vm->n_signatures;
     struct srv_request_cells *cells = &cells_of(io_loop->server->metrics, vm, s)[io_loop->index];
     srv_count_add(&cells->codes[api][code], 1);
-    if (code != RT_OK)
+    atomic_store_explicit(&cells->last_ns, job->received_ns + total_ns, memory_order_relaxed);
+    if (code != RT_OK) {
+        srv_count_add(&cells->failed_ns, total_ns > 0 ? (uint64_t)total_ns : 0);
         return;
+    }
     count_traced(&cells->latency[api], &cells->exemplars[api], total_ns, span);
     if (job->queued_ns && job->finished_ns >= job->queued_ns)
         count_time(&model->runtime[api], job->finished_ns - job->queued_ns);

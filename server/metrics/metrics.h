@@ -91,7 +91,8 @@ struct srv_duration {
 struct srv_version_statistics {
     /* time from a request's arrival to its response, for requests answered with OK */
     struct srv_duration success;
-    struct srv_duration fail; /* count of failed requests; `ns` is always 0 */
+    struct srv_duration fail; /* the same for failed requests */
+    int64_t last_ns;          /* time of the last response by rt_now_ns, or 0 */
     /* `queue` is the time that requests spent in the queue, and `run` the time that batches ran. */
     struct srv_duration queue, run;
     uint64_t rows;

@@ -67,6 +67,8 @@ struct srv_histogram { /* A histogram of integers. The code that uses it chooses
 struct srv_request_cells { /* counters of the requests for a signature on one network thread */
     _Atomic uint64_t codes[SRV_N_JOB_APIS][SRV_N_CODES];
     struct srv_times latency[SRV_N_JOB_APIS];
+    _Atomic uint64_t failed_ns; /* time from arrival to response of the requests that failed */
+    _Atomic int64_t last_ns;    /* time of the last response by rt_now_ns, or 0 */
     _Atomic(struct srv_exemplars *) exemplars[SRV_N_JOB_APIS]; /* exemplars of `latency` */
 };
 

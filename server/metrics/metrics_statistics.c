@@ -12,6 +12,11 @@ static void add_times(struct srv_duration *to, const struct srv_times *from)
 
 static void add_requests(struct srv_version_statistics *out, const struct srv_request_cells *cells)
 {
+    const int64_t last_ns = atomic_load_explicit(&cells->last_ns, memory_order_relaxed);
+
+    out->fail.ns += srv_count_of(&cells->failed_ns);
+    if (last_ns > out->last_ns)
+        out->last_ns = last_ns;
     for (int api = 0; api < SRV_N_JOB_APIS; api++) {
         add_times(&out->success, &cells->latency[api]);
         for (int i = 0; i < SRV_N_TIMES; i++)

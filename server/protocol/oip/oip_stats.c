@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "runtime/base/clock.h"
 #include "server/metrics/metrics.h"
 
 struct row {
@@ -10,6 +11,14 @@ struct row {
     int64_t version;
     struct srv_version_statistics sums;
 };
+
+/* Returns the time of the last response in milliseconds since the epoch, or 0. */
+static uint64_t last_inference_ms(const struct row *row)
+{
+    const int64_t last_ns = row->sums.last_ns;
+
+    return last_ns ? (uint64_t)((rt_wall_ns() - (rt_now_ns() - last_ns)) / 1000000) : 0;
+}
 
 struct rows {
     int n;
@@ -35,7 +44,9 @@ static enum rt_status find_stats(struct srv_description *d)
     int n = 1;
 
     if (d->spec.name.n) {
-        const enum rt_status st = srv_oip_find_version(d);
+        enum rt_status st = srv_oip_find_version(d);
+        if (!st)
+            st = srv_oip_check_signature(d);
         if (st)
             return st;
     }
@@ -113,10 +124,10 @@ static void write_stats_json(const struct srv_description *d, struct rt_bytes *o
         const struct row *row = &rows->row[i];
         srv_oip_json_begin(out, i, row->model, strlen(row->model));
         rt_bytes_addf(out,
-                      ",\"version\":\"%lld\",\"last_inference\":0,\"inference_count\":%llu,"
-                      "\"execution_count\":%llu,\"inference_stats\":{",
-                      (long long)row->version, (unsigned long long)row->sums.rows,
-                      (unsigned long long)row->sums.run.count);
+                      ",\"version\":\"%lld\",\"last_inference\":%llu,"
+                      "\"inference_count\":%llu,\"execution_count\":%llu,\"inference_stats\":{",
+                      (long long)row->version, (unsigned long long)last_inference_ms(row),
+                      (unsigned long long)row->sums.rows, (unsigned long long)row->sums.run.count);
         for (int k = 0; k < N_MEMBERS; k++) {
             const struct srv_duration x = duration_of(row, k);
             rt_bytes_addf(out, "%s\"%s\":{\"count\":%llu,\"ns\":%llu}", k ? "," : "",
@@ -141,6 +152,7 @@ static void write_stats(const struct srv_description *d, struct rt_bytes *out)
         snprintf(version, sizeof version, "%lld", (long long)row->version);
         srv_put_text(&item, 1, row->model);
         srv_put_text(&item, 2, version);
+        srv_put_int(&item, 3, last_inference_ms(row));
         srv_put_int(&item, 4, row->sums.rows);
         srv_put_int(&item, 5, row->sums.run.count);
         for (int k = 0; k < N_MEMBERS; k++) {
