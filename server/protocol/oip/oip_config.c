@@ -11,6 +11,7 @@
 
 struct index_row {
     const char *model;
+    bool has_version; /* false for a model without any version */
     struct srv_version_status status;
 };
 
@@ -37,8 +38,41 @@ static const char *state_name(enum srv_state state)
     }
 }
 
-/* Appends the versions of a model to the index, and adds their encoded size to d->bytes. Appends
- * nothing if the state of the model is unknown. */
+/* Reserves room for n more rows. */
+static enum rt_status reserve(struct srv_description *d, struct index *index, int n)
+{
+    if (n <= index->capacity - index->n)
+        return RT_OK;
+    const int capacity = 2 * index->capacity + n;
+    struct index_row *rows = rt_arena_array(d->arena, (size_t)capacity, sizeof *rows);
+    if (!rows)
+        return rt_fail_memory(d->err, "the index", sizeof *rows);
+    if (index->n)
+        memcpy(rows, index->rows, (size_t)index->n * sizeof *rows);
+    index->rows = rows;
+    index->capacity = capacity;
+    return RT_OK;
+}
+
+/* Appends a row for a model without any version, with the reason. */
+static enum rt_status add_empty(struct srv_description *d, struct index *index, const char *model)
+{
+    const char *why;
+    enum rt_status st = srv_status_trouble(d->server->manager, rt_span_str(model), d->arena, &why);
+
+    if (!st)
+        st = reserve(d, index, 1);
+    if (st)
+        return rt_fail_memory(d->err, "the index", 0);
+    if (!why)
+        why = "no version was found";
+    index->rows[index->n++] =
+        (struct index_row){model, false, {.state = SRV_END, .code = RT_NOT_FOUND, .message = why}};
+    d->bytes += sizeof *index->rows + strlen(why) + strlen(model);
+    return RT_OK;
+}
+
+/* Appends the versions of a model to the index, and adds their encoded size to d->bytes. */
 static enum rt_status add_model(struct srv_description *d, struct index *index, const char *model,
                                 bool only_ready)
 {
@@ -49,24 +83,15 @@ static enum rt_status add_model(struct srv_description *d, struct index *index, 
                                       &versions, &n, &why);
 
     if (st == RT_NOT_FOUND)
-        return RT_OK;
+        return only_ready ? RT_OK : add_empty(d, index, model);
     if (st)
         return rt_fail(d->err, st, "%s", rt_error_text(&why));
-    if (n > index->capacity - index->n) {
-        const int capacity = 2 * index->capacity + n;
-        struct index_row *rows = rt_arena_array(d->arena, (size_t)capacity, sizeof *rows);
-        if (!rows)
-            return rt_fail_memory(d->err, "the index", sizeof *rows);
-        if (index->n)
-            memcpy(rows, index->rows, (size_t)index->n * sizeof *rows);
-        index->rows = rows;
-        index->capacity = capacity;
-    }
-    for (int i = 0; i < n; i++)
+    st = reserve(d, index, n);
+    for (int i = 0; i < n && !st; i++)
         if (!only_ready || versions[i].state == SRV_AVAILABLE)
-            index->rows[index->n++] = (struct index_row){model, versions[i]};
+            index->rows[index->n++] = (struct index_row){model, true, versions[i]};
     d->bytes += srv_status_bytes(versions, n) + (size_t)n * strlen(model);
-    return RT_OK;
+    return st;
 }
 
 static enum rt_status find_rows(struct srv_description *d, bool only_ready)
@@ -121,8 +146,9 @@ static void write_index_json(const struct srv_description *d, struct rt_bytes *o
         const struct index_row *row = &index->rows[i];
         const char *reason = row->status.message ? row->status.message : "";
         srv_oip_json_begin(out, i, row->model, strlen(row->model));
-        rt_bytes_addf(out, ",\"version\":\"%lld\",\"state\":\"%s\",\"reason\":",
-                      (long long)row->status.version, state_name(row->status.state));
+        if (row->has_version)
+            rt_bytes_addf(out, ",\"version\":\"%lld\"", (long long)row->status.version);
+        rt_bytes_addf(out, ",\"state\":\"%s\",\"reason\":", state_name(row->status.state));
         srv_json_quote(out, reason, strlen(reason));
         rt_bytes_addc(out, '}');
     }
@@ -155,7 +181,8 @@ static void write_index(const struct srv_description *d, struct rt_bytes *out)
         const struct index_row *row = &index->rows[i];
         snprintf(version, sizeof version, "%lld", (long long)row->status.version);
         srv_put_text(&item, 1, row->model);
-        srv_put_text(&item, 2, version);
+        if (row->has_version)
+            srv_put_text(&item, 2, version);
         srv_put_text(&item, 3, state_name(row->status.state));
         srv_put_text(&item, 4, row->status.message ? row->status.message : "");
         srv_put_message(out, 1, &item);
