@@ -209,7 +209,7 @@ static void respond(struct srv_call *c, struct request *r)
         steps->write_error(&r->inf, rt_error_text(r->why), &head);
         srv_stream_send(c, &head);
     } else {
-        steps->write_head(&head, r->out.n);
+        steps->write_head(&r->inf, &head, r->out.n);
         if (head.failed)
             r->out.failed = true;
         srv_stream_send_parts(c, rt_span_of(head.p, head.n), &r->out);
@@ -401,6 +401,7 @@ static void begin(struct srv_call *c, struct request *r)
                        &c->job);
     r->inf.shared_memory = c->server->shared_memory;
     c->job.max_inline_bytes = ON_LOOP_BYTES;
+    r->inf.manager = c->server->manager;
     c->job.received_ns = c->stream.has_begun ? rt_now_ns() : c->received_ns;
     c->job.span = srv_request_span_read(&c->span);
     st = take_quota(c);

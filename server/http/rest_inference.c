@@ -144,6 +144,7 @@ static void init(struct srv_rest_request *r)
     inf->spec = r->route.spec;
     inf->json_length = r->json_length;
     inf->shared_memory = r->server->shared_memory;
+    inf->manager = r->server->manager;
     job->io_loop = r->io_loop;
     job->owner = r;
     job->client = r->client;

@@ -30,6 +30,7 @@
 #include "server/protocol/api.h"
 #include "server/protocol/wire.h"
 
+struct srv_manager;
 struct srv_shared_memory;
 struct srv_inference_steps; /* steps.h */
 
@@ -55,6 +56,8 @@ struct srv_inference {
     struct srv_growth *growth;
     /* shared memory that inputs and outputs may use; set by the transport, or NULL */
     struct srv_shared_memory *shared_memory;
+    /* knows the states of versions that are not ready; set by the transport, or NULL */
+    struct srv_manager *manager;
     /* cancellation of `read` and `bind`, which stop early when it is over; srv_inference_read and
      * srv_inference_bind set it and then return its status */
     struct srv_cancellation cancellation;

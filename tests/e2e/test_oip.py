@@ -562,7 +562,7 @@ class StreamBatches(unittest.TestCase):
                 requests = []
                 for i in range(8):
                     r = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two", id=str(i))
-                    r.inputs.add(name="x", datatype="FP32", shape=[1])
+                    r.inputs.add(name="x", datatype="FP32", shape=[1, 1])
                     r.raw_input_contents.append(struct.pack("<f", i))
                     requests.append(r)
                 stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)

@@ -47,7 +47,7 @@ struct srv_oip_region {
 
 /* The value of a parameter. */
 struct srv_oip_value {
-    bool is_number, is_text;
+    bool is_bool, is_number, is_text;
     bool is_set; /* whether the value is neither false, 0 nor "" */
     uint64_t number;
     struct rt_span text; /* allocated in the arena */
@@ -83,6 +83,9 @@ struct srv_oip_request {
     struct srv_oip_input *inputs;
     struct srv_oip_output *outputs;
     bool is_binary; /* whether outputs are binary by default */
+    /* The parameter triton_enable_empty_final_response: whether the response, which is always the
+     * only one to its request, has the parameter triton_final_response in a stream. */
+    bool marks_final;
     /* Whether the body contains the raw bytes of the signature's only input instead of JSON.
      * srv_oip_bind then makes the input from `body`. */
     bool is_raw_body;
@@ -113,8 +116,11 @@ enum rt_status srv_oip_resolve(struct srv_inference *inf, struct rt_error *err);
 enum rt_status srv_oip_fail_signature(const struct srv_version *version, struct rt_span wanted,
                                       struct rt_error *err);
 enum rt_status srv_oip_bind(struct srv_inference *inf, struct rt_error *err);
-/* Sets the error of a model or version that is not served. */
-enum rt_status srv_oip_fail_model(const struct srv_model_spec *spec, struct rt_error *err);
+/* Sets the error of a model or version that is not ready. The message includes the state of the
+ * highest requested version that `manager` knows, and that version's error. `manager` may be NULL.
+ */
+enum rt_status srv_oip_fail_version(struct srv_manager *manager, const struct srv_model_spec *spec,
+                                    struct rt_arena *arena, struct rt_error *err);
 /* Fails with INVALID_ARGUMENT. The message begins with the name of the input, for example "input
  * \"x\" has no datatype". */
 enum rt_status srv_oip_fail_input(struct rt_error *err, struct rt_span name, const char *fmt, ...)
@@ -224,6 +230,10 @@ struct srv_oip_model {
 enum rt_status srv_oip_read_model(struct srv_description *d);
 /* Sets d->version to the version that d->spec names. Fails with NOT_FOUND if it is not ready. */
 enum rt_status srv_oip_find_version(struct srv_description *d);
+/* Finds the signature of d->version that d->spec names, or its default signature. */
+enum rt_status srv_oip_find_signature(struct srv_description *d, const struct rt_signature **out);
+/* Checks that d->version has the signature that d->spec names, if it names one. */
+enum rt_status srv_oip_check_signature(struct srv_description *d);
 /* Finds the version and the signature that d->spec names. Sets d->state to a struct
  * srv_oip_model. */
 enum rt_status srv_oip_find_model(struct srv_description *d);

@@ -28,35 +28,32 @@ static enum rt_status find_ready(struct srv_description *d)
                : rt_fail(d->err, RT_UNAVAILABLE, "the server is not ready");
 }
 
-/* Sets the error of a model or version that is not ready. The message includes the state of the
- * highest requested version that is known, and that version's error. */
-static enum rt_status fail_version(struct srv_description *d)
-{
-    struct rt_error unknown = {.arena = d->arena};
-    struct srv_version_status *v;
-    int n = 0;
-
-    srv_oip_fail_model(&d->spec, d->err);
-    if (srv_status_of(d->server->manager, d->spec.name, d->spec.has_version, d->spec.version,
-                      d->arena, &v, &n, &unknown) ||
-        !n)
-        return d->err->code;
-    const struct rt_error missing = *d->err;
-    const char *message = v->message ? v->message : "";
-    return rt_fail(d->err, RT_NOT_FOUND, "%s: the state of version %lld is %s%s%s",
-                   rt_error_text(&missing), (long long)v->version, srv_state_name(v->state),
-                   *message ? ": " : "", message);
-}
-
 enum rt_status srv_oip_find_version(struct srv_description *d)
 {
     const enum rt_status st = srv_map_find(d->map, &d->spec, &d->version, d->err);
-    return st == RT_NOT_FOUND ? fail_version(d) : st;
+    return st == RT_NOT_FOUND ? srv_oip_fail_version(d->server->manager, &d->spec, d->arena, d->err)
+                              : st;
+}
+
+enum rt_status srv_oip_find_signature(struct srv_description *d, const struct rt_signature **out)
+{
+    const struct rt_span wanted = d->spec.signature;
+    const char *own = srv_triton_signature(d->version->triton);
+    const char *name =
+        wanted.n ? rt_arena_strndup(d->arena, (const char *)wanted.p, wanted.n) : own;
+    const struct rt_model_signature *sig = name && (!wanted.n || strlen(name) == wanted.n)
+                                               ? rt_model_signature(d->version->loaded, name)
+                                               : NULL;
+
+    if (!sig)
+        return srv_oip_fail_signature(d->version, wanted.n ? wanted : rt_span_str(own), d->err);
+    *out = sig->def;
+    return RT_OK;
 }
 
 /* Fails with UNAVAILABLE if the model is configured but not ready, and with NOT_FOUND if it is
  * unknown. */
-static enum rt_status find_model_ready(struct srv_description *d)
+static enum rt_status find_version_ready(struct srv_description *d)
 {
     enum rt_status st = srv_oip_find_version(d);
 
@@ -65,6 +62,19 @@ static enum rt_status find_model_ready(struct srv_description *d)
     if (!st && atomic_load(&d->server->draining))
         return rt_fail(d->err, RT_UNAVAILABLE, "the server is shutting down");
     return st;
+}
+
+enum rt_status srv_oip_check_signature(struct srv_description *d)
+{
+    const struct rt_signature *sig;
+
+    return d->spec.signature.n ? srv_oip_find_signature(d, &sig) : RT_OK;
+}
+
+static enum rt_status find_model_ready(struct srv_description *d)
+{
+    const enum rt_status st = find_version_ready(d);
+    return st ? st : srv_oip_check_signature(d);
 }
 
 static enum rt_status check_types(const struct rt_tensor_spec *specs, int n, const char *what,
@@ -101,24 +111,18 @@ static enum rt_status keep_model(struct srv_description *d, const struct rt_sign
 
 enum rt_status srv_oip_find_model(struct srv_description *d)
 {
-    const struct rt_span wanted = d->spec.signature;
+    const struct rt_signature *sig;
     enum rt_status st = srv_oip_find_version(d);
 
+    if (!st)
+        st = srv_oip_find_signature(d, &sig);
     if (st)
         return st;
-    const char *own = srv_triton_signature(d->version->triton);
-    const char *name =
-        wanted.n ? rt_arena_strndup(d->arena, (const char *)wanted.p, wanted.n) : own;
-    const struct rt_model_signature *sig = name && (!wanted.n || strlen(name) == wanted.n)
-                                               ? rt_model_signature(d->version->loaded, name)
-                                               : NULL;
-    if (!sig)
-        return srv_oip_fail_signature(d->version, wanted.n ? wanted : rt_span_str(own), d->err);
-    st = check_types(sig->def->inputs, sig->def->n_inputs, "input", d->err);
+    st = check_types(sig->inputs, sig->n_inputs, "input", d->err);
     if (!st)
-        st = check_types(sig->def->outputs, sig->def->n_outputs, "output", d->err);
+        st = check_types(sig->outputs, sig->n_outputs, "output", d->err);
     d->bytes = d->version->loaded->meta_graph->signature_bytes;
-    return st ? st : keep_model(d, sig->def);
+    return st ? st : keep_model(d, sig);
 }
 
 /* ---- JSON ---- */
@@ -214,10 +218,14 @@ static enum rt_status find_model_ready_message(struct srv_description *d)
 
     if (st)
         return st;
-    st = find_model_ready(d);
+    st = find_version_ready(d);
     d->state = st ? &no : &yes;
+    if (st == RT_NOT_FOUND || st == RT_UNAVAILABLE)
+        st = RT_OK;
+    else if (!st)
+        st = srv_oip_check_signature(d);
     d->version = NULL;
-    return st == RT_NOT_FOUND || st == RT_UNAVAILABLE ? RT_OK : st;
+    return st;
 }
 
 static enum rt_status find_ready_message(struct srv_description *d)

@@ -71,8 +71,12 @@ static enum rt_status read_value(const struct reader *r, struct srv_json v,
     *out = (struct srv_oip_value){.is_set = true};
     switch (srv_json_type(v)) {
     case SRV_JSON_NULL:
-    case SRV_JSON_FALSE:
         out->is_set = false;
+        break;
+    case SRV_JSON_FALSE:
+    case SRV_JSON_TRUE:
+        out->is_bool = true;
+        out->is_set = srv_json_type(v) == SRV_JSON_TRUE;
         break;
     case SRV_JSON_STRING:
         st = srv_oip_json_text(v, "a parameter", r->inf->arena, &out->text, r->err);

@@ -44,6 +44,7 @@ static enum rt_status read_value(const struct reader *r, struct srv_cursor messa
 
     while ((got = srv_field_next(&message, &f)) > 0) {
         *out = (struct srv_oip_value){
+            .is_bool = srv_field_is(&f, 1, SRV_VARINT),
             .is_number = f.type == SRV_VARINT && (f.number == 2 || f.number == 5),
             .is_text = srv_field_is(&f, 3, SRV_BYTES),
             .is_set = f.type == SRV_BYTES ? f.body.left > 0 : f.value != 0,
@@ -548,9 +549,38 @@ const struct srv_inference_steps srv_oip_infer = {
 
 /* ---- ModelStreamInferResponse ---- */
 
-static void write_stream_head(struct rt_bytes *out, size_t n)
+/* Appends the parameter triton_final_response of a ModelInferResponse, if the request asks for it:
+ * an entry of field 4, whose value is the InferParameter with the bool_param true. */
+static void put_final(struct rt_bytes *out, const struct srv_oip_request *r)
 {
-    srv_put_head(out, 2, n);
+    struct rt_bytes entry, value;
+
+    if (!r || !r->marks_final)
+        return;
+    rt_bytes_init(&entry, SRV_MESSAGE_MOST);
+    rt_bytes_init(&value, SRV_MESSAGE_MOST);
+    srv_put_int(&value, 1, true);
+    srv_put_text(&entry, 1, "triton_final_response");
+    srv_put_message(&entry, 2, &value);
+    srv_put_message(out, 4, &entry);
+    if (entry.failed || value.failed)
+        out->failed = true;
+    rt_bytes_clear(&entry);
+    rt_bytes_clear(&value);
+}
+
+/* The parameter precedes the other fields of the response, since fields may be in any order. */
+static void write_stream_head(const struct srv_inference *inf, struct rt_bytes *out, size_t n)
+{
+    struct rt_bytes parameter;
+
+    rt_bytes_init(&parameter, SRV_MESSAGE_MOST);
+    put_final(&parameter, inf->request);
+    srv_put_head(out, 2, parameter.n + n);
+    rt_bytes_add(out, parameter.p, parameter.n);
+    if (parameter.failed)
+        out->failed = true;
+    rt_bytes_clear(&parameter);
 }
 
 /* As in Triton's responses, the id shows which request has failed. */
@@ -564,6 +594,7 @@ static void write_stream_error(const struct srv_inference *inf, const char *text
     rt_bytes_init(&item, SRV_MESSAGE_MOST);
     if (r && r->id.n)
         srv_put_bytes(&item, 3, r->id.p, r->id.n);
+    put_final(&item, r);
     srv_put_message(out, 2, &item);
     rt_bytes_clear(&item);
 }

@@ -10,6 +10,7 @@
 #include "server/base/shared_memory.h"
 #include "server/protocol/route.h"
 #include "server/triton/triton.h"
+#include "server/versions/status.h"
 
 enum rt_status srv_oip_read_spec(struct rt_span name, struct rt_span version,
                                  struct srv_model_spec *spec, struct rt_error *err)
@@ -39,7 +40,8 @@ struct rt_span srv_oip_full_name(const struct srv_model_spec *spec)
     return rt_span_of(spec->name.p, spec->name.n + (spec->signature.p ? 1 + spec->signature.n : 0));
 }
 
-enum rt_status srv_oip_fail_model(const struct srv_model_spec *spec, struct rt_error *err)
+/* Sets the error of a model or version that is not served. */
+static enum rt_status fail_model(const struct srv_model_spec *spec, struct rt_error *err)
 {
     const struct rt_span name = rt_error_name(err, spec->name);
 
@@ -51,10 +53,31 @@ enum rt_status srv_oip_fail_model(const struct srv_model_spec *spec, struct rt_e
                    (const char *)name.p);
 }
 
+enum rt_status srv_oip_fail_version(struct srv_manager *manager, const struct srv_model_spec *spec,
+                                    struct rt_arena *arena, struct rt_error *err)
+{
+    struct rt_error unknown = {.arena = arena};
+    struct srv_version_status *v;
+    int n = 0;
+
+    fail_model(spec, err);
+    if (!manager ||
+        srv_status_of(manager, spec->name, spec->has_version, spec->version, arena, &v, &n,
+                      &unknown) ||
+        !n)
+        return err->code;
+    const struct rt_error missing = *err;
+    const char *message = v->message ? v->message : "";
+    return rt_fail(err, RT_NOT_FOUND, "%s: the state of version %lld is %s%s%s",
+                   rt_error_text(&missing), (long long)v->version, srv_state_name(v->state),
+                   *message ? ": " : "", message);
+}
+
 enum rt_status srv_oip_not_found(const struct srv_inference *inf, enum rt_status st,
                                  struct rt_error *err)
 {
-    return st == RT_NOT_FOUND ? srv_oip_fail_model(&inf->spec, err) : st;
+    return st == RT_NOT_FOUND ? srv_oip_fail_version(inf->manager, &inf->spec, inf->arena, err)
+                              : st;
 }
 
 enum rt_status srv_oip_fail_input(struct rt_error *err, struct rt_span name, const char *fmt, ...)
@@ -95,6 +118,14 @@ enum rt_status srv_oip_request_parameter(struct srv_inference *inf, struct rt_sp
 {
     const bool is_timeout = rt_span_is(name, "timeout");
 
+    if (rt_span_is(name, "triton_enable_empty_final_response")) {
+        if (!v->is_bool)
+            return rt_fail(err, RT_INVALID_ARGUMENT,
+                           "the parameter triton_enable_empty_final_response is neither true nor "
+                           "false");
+        ((struct srv_oip_request *)inf->request)->marks_final = v->is_set;
+        return RT_OK;
+    }
     if (!is_timeout && !rt_span_is(name, "priority"))
         return srv_oip_check_parameter(name, v->is_set, err);
     if (!v->is_number || v->number > INT64_MAX)
@@ -176,6 +207,47 @@ static enum rt_status check_names(const struct srv_oip_request *r, const struct 
     return RT_OK;
 }
 
+/* Writes a shape as Triton does: "[-1,2]". */
+static const char *shape_text(char *buffer, size_t capacity, int rank, const int64_t *dim)
+{
+    size_t n = (size_t)snprintf(buffer, capacity, "[");
+
+    for (int i = 0; i < rank && n < capacity; i++)
+        n += (size_t)snprintf(buffer + n, capacity - n, "%s%lld", i ? "," : "", (long long)dim[i]);
+    if (n < capacity)
+        snprintf(buffer + n, capacity - n, "]");
+    return buffer;
+}
+
+static enum rt_status fail_shape(const struct srv_inference *inf, const struct srv_oip_input *in,
+                                 const struct rt_shape *shape, struct rt_error *err)
+{
+    const struct rt_span model = rt_error_name(err, srv_oip_full_name(&inf->spec));
+    char expected[192], got[192];
+
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "unexpected shape for input '%.*s' for model '%.*s'. Expected %s, got %s",
+                   (int)in->name.n, (const char *)in->name.p, (int)model.n, (const char *)model.p,
+                   shape_text(expected, sizeof expected, shape->rank, shape->dim),
+                   shape_text(got, sizeof got, in->rank, in->dim));
+}
+
+/* Checks the rank and the fixed dimensions of an input against the signature, as Triton does.
+ * TensorFlow Serving runs such a request, and its graph may accept the tensor. A scalar of the
+ * signature may also have the shape [1], because Triton's configurations have no empty shape. */
+static enum rt_status check_shape(const struct srv_inference *inf, const struct srv_oip_input *in,
+                                  const struct rt_shape *shape, struct rt_error *err)
+{
+    if (shape->rank < 0 || (shape->rank == 0 && in->rank == 1 && in->dim[0] == 1))
+        return RT_OK;
+    if (in->rank != shape->rank)
+        return fail_shape(inf, in, shape, err);
+    for (int i = 0; i < in->rank; i++)
+        if (shape->dim[i] >= 0 && in->dim[i] != shape->dim[i])
+            return fail_shape(inf, in, shape, err);
+    return RT_OK;
+}
+
 static enum rt_status bind_input(struct srv_inference *inf, int i, struct srv_allowance *allowance,
                                  struct rt_error *err)
 {
@@ -196,6 +268,8 @@ static enum rt_status bind_input(struct srv_inference *inf, int i, struct srv_al
                                   srv_oip_dtype_name(in->dtype),
                                   name ? name : rt_dtype_name(dtype));
     }
+    if (check_shape(inf, in, &spec->shape, err))
+        return err->code;
     in->feed = i;
     return in->region.name.p ? srv_oip_bind_region(inf, in, &inf->job->feeds[i], allowance, err)
                              : srv_oip_tensor_read(in, &inf->job->feeds[i], allowance, err);
