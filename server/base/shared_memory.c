@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -95,11 +97,17 @@ static struct region *ref(struct srv_shared_memory *m, struct rt_span name, stru
 
 /* ---- registering ---- */
 
+RT_PRINTF(4, 5)
 static enum rt_status fail_region(struct rt_error *err, enum rt_status st, const struct region *r,
-                                  const char *why)
+                                  const char *fmt, ...)
 {
     const struct rt_span shown = rt_error_name(err, rt_span_of(r->name, r->n_name));
+    char why[160];
+    va_list ap;
 
+    va_start(ap, fmt);
+    vsnprintf(why, sizeof why, fmt, ap);
+    va_end(ap);
     return rt_fail(err, st, "the region of shared memory \"%.*s\" %s", (int)shown.n,
                    (const char *)shown.p, why);
 }
@@ -168,12 +176,25 @@ enum rt_status srv_region_register(struct srv_shared_memory *m, struct rt_span n
     if (!name.n || name.n > MAX_NAME)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "the name of a region of shared memory has 1 to %d bytes", MAX_NAME);
-    if (!is_key(key))
+    const struct rt_span shown = rt_error_name(err, name);
+    if (memchr(name.p, '\0', name.n))
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "the key of a region is no name of a shared memory object, such as /x");
+                       "the name of the region of shared memory \"%.*s\" contains a NUL",
+                       (int)shown.n, (const char *)shown.p);
+    if (!is_key(key)) {
+        const struct rt_span shown_key = rt_error_name(err, key);
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "the key \"%.*s\" of the region of shared memory \"%.*s\" is no name of a "
+                       "shared memory object, such as /x",
+                       (int)(shown_key.n < MAX_NAME ? shown_key.n : MAX_NAME),
+                       (const char *)shown_key.p, (int)shown.n, (const char *)shown.p);
+    }
     if (!bytes || offset > INT64_MAX || bytes > INT64_MAX - offset)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "byte_size of a region is at least 1, and its end at most 2^63");
+                       "the region of shared memory \"%.*s\" has the byte_size %llu at the offset "
+                       "%llu, but byte_size is at least 1, and the end at most 2^63 - 1",
+                       (int)shown.n, (const char *)shown.p, (unsigned long long)bytes,
+                       (unsigned long long)offset);
     struct region *r = calloc(1, sizeof *r + name.n + 1 + key.n + 1);
     if (!r)
         return rt_fail_memory(err, "a region", sizeof *r);
@@ -241,7 +262,9 @@ static enum rt_status check(const struct region *r, uint64_t offset, uint64_t by
 {
     if (offset > r->bytes || bytes > r->bytes - offset)
         return fail_region(err, RT_INVALID_ARGUMENT, r,
-                           "does not have the bytes that a tensor names");
+                           "has %llu bytes, but a tensor names %llu bytes at offset %llu",
+                           (unsigned long long)r->bytes, (unsigned long long)bytes,
+                           (unsigned long long)offset);
     return is_whole(r) ? RT_OK
                        : fail_region(err, RT_INVALID_ARGUMENT, r,
                                      "has become larger than its shared memory object");

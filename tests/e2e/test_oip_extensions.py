@@ -195,7 +195,7 @@ class Repository(test_oip.Client):
         self.assertNotIn("is loaded by request", self.server.log())
         self.switch("load", "half")
         self.assertNotIn("is loaded by request", self.server.log())
-        self.assertEqual(self.log_settings(log_info=True, log_verbose_level=2), {**was, "log_verbose_level": 1})
+        self.assertEqual(self.log_settings(log_info=True, log_verbose_level=2), {**was, "log_verbose_level": 2})
         self.switch("load", "half")
         wait_for(lambda: "is loaded by request" in self.server.log(), "the line")  # a thread writes the log later
         self.assertEqual(put(b'{"log_verbose_level": 0, "log_format": "ISO8601", "log_file": ""}'), (200, was))
@@ -522,6 +522,18 @@ class SharedMemory(test_oip.Client):
         self.region("unregister")
         self.refused(400, 'no region of shared memory "r" is registered', "types@uint8", request)
 
+    def test_names_of_regions_are_text(self):
+        for name, words in (("a%00b", "contains a NUL"), ("a%FFb", "is not UTF-8"), ("%C3", "is not UTF-8")):
+            status, _, answer = self.ask("POST", f"/v2/systemsharedmemory/region/{name}/register",
+                                         json.dumps({"key": "/x", "byte_size": 4}))
+            self.assertEqual(status, 400)
+            self.assertIn(words, json.loads(answer)["error"])
+        for body, words in (({"key": "a/b", "byte_size": 4}, 'the key "a/b" of the region of shared memory "r" is no name'),
+                            ({"key": "/x", "byte_size": 0}, 'the region of shared memory "r" has the byte_size 0 at the offset 0')):
+            status, _, answer = self.ask("POST", "/v2/systemsharedmemory/region/r/register", json.dumps(body))
+            self.assertEqual(status, 400)
+            self.assertIn(words, json.loads(answer)["error"])
+
     def test_regions_that_overlap(self):
         self.put(struct.pack("<8f", *range(8)))
         self.register("one", size=24)
@@ -532,8 +544,8 @@ class SharedMemory(test_oip.Client):
                     "outputs": [{"name": "y", "parameters": self.shared(16, to, "two")}]}
         self.assertEqual(self.infer("types@float", request(8, 8))[0], 200)  # the output overwrites a half of the input
         self.assertEqual(struct.unpack("<8f", self.read(0, 32)), (0, 1, 2, 3, 2, 3, 4, 5))
-        self.refused(400, "does not have the bytes", "types@float", request(12, 8))
-        self.refused(400, "does not have the bytes", "types@float", request(8, 12))
+        self.refused(400, "but a tensor names", "types@float", request(12, 8))
+        self.refused(400, "but a tensor names", "types@float", request(8, 12))
         self.assertEqual(struct.unpack("<8f", self.read(0, 32)), (0, 1, 2, 3, 2, 3, 4, 5))
         self.region("unregister", "two")
         self.refused(400, 'no region of shared memory "two" is registered', "types@float", request(8, 8))
@@ -546,8 +558,8 @@ class SharedMemory(test_oip.Client):
         for words, parameters, extra in (
                 ('no region of shared memory "q"', self.shared(8, region="q"), {}),
                 ("shared_memory_byte_size of 7", self.shared(7), {}),
-                ("does not have the bytes", self.shared(8, 60), {}),
-                ("does not have the bytes", self.shared(8, 2**63 - 1), {}),
+                ("but a tensor names", self.shared(8, 60), {}),
+                ("but a tensor names", self.shared(8, 2**63 - 1), {}),
                 ("only one of the parameters", {"shared_memory_region": "r"}, {}),
                 ("both in shared memory and in the request", good, {"data": [1, 2]}),
                 ("shared_memory_offset is no integer", {**good, "shared_memory_offset": -1}, {}),

@@ -117,7 +117,7 @@ class Streams(unittest.TestCase):
             for words, i, message, compression in (
                     ("larger than --max_bytes_in_flight", "large", large, None),
                     ("larger than --max_bytes_in_flight", "large", large, grpc.Compression.Gzip),
-                    ("not well formed", "cut", cut, None), ("has the datatype", "last", wrong, None),
+                    ("not well formed", "cut", cut, None), ("there is no datatype", "last", wrong, None),
                     ("more than", "many", many.SerializeToString(), None)):
                 with self.subTest(i, compression=compression):
                     error, found = answer(server, message, compression)

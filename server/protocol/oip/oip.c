@@ -196,6 +196,31 @@ static const struct srv_endpoint *match_region(struct rt_span s, struct rt_span 
                                           : NULL;
 }
 
+/* Returns the routes that begin as a path does at which nothing is served. */
+static const char *routes_like(struct rt_span path)
+{
+    static const struct {
+        const char *begin, *routes;
+    } groups[] = {
+        {"/v2/health", "there are /v2/health/live and /v2/health/ready"},
+        {"/v2/models/",
+         "there are /v2/models/MODEL[/versions/VERSION] and behind it /infer, /ready, "
+         "/config and /stats"},
+        {"/v2/models", "there are /v2/models/MODEL and /v2/models/stats, and POST "
+                       "/v2/repository/index lists the models"},
+        {"/v2/repository", "there are /v2/repository/index and /v2/repository/models/MODEL/load "
+                           "and /unload"},
+        {"/v2/systemsharedmemory",
+         "there are /v2/systemsharedmemory/status and /unregister, and "
+         "/v2/systemsharedmemory/region/REGION/status, /register and /unregister"},
+    };
+
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (srv_route_take(&path, groups[i].begin))
+            return groups[i].routes;
+    return "see the Open Inference Protocol, version 2";
+}
+
 static enum rt_status route(struct srv_route *out, const char *method, struct rt_span uri,
                             struct rt_arena *arena, struct rt_error *err)
 {
@@ -232,9 +257,8 @@ static enum rt_status route(struct srv_route *out, const char *method, struct rt
         out->endpoint = match_model(s, out, &version);
     const struct rt_span shown = rt_error_name(err, path);
     if (!out->endpoint)
-        return rt_fail(err, RT_NOT_FOUND,
-                       "nothing is served at %.*s: see the Open Inference Protocol, version 2",
-                       (int)shown.n, (const char *)shown.p);
+        return rt_fail(err, RT_NOT_FOUND, "nothing is served at %.*s: %s", (int)shown.n,
+                       (const char *)shown.p, routes_like(path));
     const bool posts =
         out->endpoint == &infer_call || out->endpoint == &index_call || out->endpoint->rest.act;
     const bool is_refused = out->endpoint == &trace_call || out->endpoint == &cuda_call;

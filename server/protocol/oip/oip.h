@@ -12,7 +12,7 @@
  * | oip_json.c        | requests and responses in JSON, with binary data after it     |
  * | oip_json_values.c | tensors from arrays in JSON                                   |
  * | oip_proto.c       | requests and responses as messages (proto/inference)          |
- * | oip_describe.c    | health, readiness and metadata                                |
+ * | oip_describe.c    | health, readiness and metadata (oip_describe.h)               |
  * | oip_config.c      | the index of the repository, and configurations of models     |
  * | oip_stats.c       | statistics                                                    |
  * | oip_admin.c       | loading and unloading models                                  |
@@ -171,6 +171,12 @@ enum rt_dtype srv_oip_dtype(struct rt_span name);
 /* Returns the protocol's name of a type, such as "FP32". Returns NULL if the protocol has no name
  * for the type. */
 const char *srv_oip_dtype_name(enum rt_dtype dtype);
+bool srv_oip_is_utf8(struct rt_span s);
+/* Sets the error of a datatype that does not exist, which names those that do. */
+enum rt_status srv_oip_fail_dtype(struct rt_span name, struct rt_error *err);
+/* Sets the error of an input whose shape rt_shape_check refuses with `why`. */
+enum rt_status srv_oip_fail_size(const struct srv_oip_input *in, const struct rt_error *why,
+                                 struct rt_error *err);
 /* Reads the values of an input into *out. Takes the size of the tensor from `allowance`. */
 enum rt_status srv_oip_tensor_read(const struct srv_oip_input *in, struct rt_tensor *out,
                                    struct srv_allowance *allowance, struct rt_error *err);
@@ -215,29 +221,6 @@ enum rt_status srv_oip_fill_json(const struct srv_oip_input *in, struct rt_tenso
                                  struct srv_allowance *allowance, struct rt_error *err);
 enum rt_status srv_oip_fill_contents(const struct srv_oip_input *in, struct rt_tensor *t,
                                      struct srv_allowance *allowance, struct rt_error *err);
-
-/* ---- oip_describe.c ---- */
-
-/* The metadata of a model: the signature that d->spec names, and the numbers of the ready
- * versions. */
-struct srv_oip_model {
-    const struct rt_signature *sig;
-    int n_versions;
-    int64_t *versions;
-};
-/* Reads a request message into d->spec. Field 1 is the name of the model, and field 2 is the
- * version. */
-enum rt_status srv_oip_read_model(struct srv_description *d);
-/* Sets d->version to the version that d->spec names. Fails with NOT_FOUND if it is not ready. */
-enum rt_status srv_oip_find_version(struct srv_description *d);
-/* Finds the signature of d->version that d->spec names, or its default signature. */
-enum rt_status srv_oip_find_signature(struct srv_description *d, const struct rt_signature **out);
-/* Checks that d->version has the signature that d->spec names, if it names one. */
-enum rt_status srv_oip_check_signature(struct srv_description *d);
-/* Finds the version and the signature that d->spec names. Sets d->state to a struct
- * srv_oip_model. */
-enum rt_status srv_oip_find_model(struct srv_description *d);
-enum rt_status srv_oip_find_model_message(struct srv_description *d); /* after srv_oip_read_model */
 
 /* ---- oip_admin.c ---- */
 

@@ -1,6 +1,6 @@
 /* Describes the model repository and the configuration of a model. Both calls are Triton's
  * extensions of the protocol. */
-#include "server/protocol/oip/oip.h"
+#include "server/protocol/oip/oip_describe.h"
 
 #include <stdio.h>
 

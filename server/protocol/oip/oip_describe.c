@@ -1,6 +1,6 @@
 /* Implements health, readiness and metadata of the server and its models, in JSON and in
  * protobuf. */
-#include "server/protocol/oip/oip.h"
+#include "server/protocol/oip/oip_describe.h"
 
 #include <stdio.h>
 

@@ -190,10 +190,27 @@ static enum rt_status read_input_member(const struct reader *r, struct srv_oip_i
     if (st)
         return st;
     in->dtype = srv_oip_dtype(type);
-    const struct rt_span shown = rt_error_name(r->err, type);
-    return in->dtype ? RT_OK
-                     : rt_fail(r->err, RT_INVALID_ARGUMENT, "there is no datatype \"%.*s\"",
-                               (int)shown.n, (const char *)shown.p);
+    return in->dtype ? RT_OK : srv_oip_fail_dtype(type, r->err);
+}
+
+/* Prepends the name of an input or output, or its index, to an error of its members. The name may
+ * follow the member. */
+static enum rt_status name_tensor(const struct reader *r, struct srv_json v, const char *what,
+                                  int i)
+{
+    const unsigned char *at = srv_json_first(v);
+    struct rt_error ignored = {.arena = r->inf->arena};
+    struct rt_span key, name = {0};
+    struct srv_json value;
+
+    while (!name.n && srv_json_member(&at, v, &key, &value))
+        if (key_is(key, "name"))
+            srv_oip_json_text(value, "a name", r->inf->arena, &name, &ignored);
+    if (!name.n)
+        return rt_fail_prefix(r->err, "%s %d: ", what, i);
+    name = rt_error_name(r->err, name);
+    return rt_fail_prefix(r->err, "%s \"%.*s\": ", what, (int)(name.n < 100 ? name.n : 100),
+                          (const char *)name.p);
 }
 
 static enum rt_status read_input(const struct reader *r, struct srv_json v)
@@ -211,12 +228,15 @@ static enum rt_status read_input(const struct reader *r, struct srv_json v)
     while (!st && srv_json_member(&at, v, &key, &value))
         st = read_input_member(r, in, key, value);
     if (st)
-        return st;
+        return name_tensor(r, v, "input", r->r->n_inputs - 1);
     if (!in->name.p)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "an input has no \"name\"");
     if (in->rank < 0 || !in->dtype)
         return srv_oip_fail_input(r->err, in->name, "has no \"%s\"",
                                   in->rank < 0 ? "shape" : "datatype");
+    /* Without the name of a region, the values may be elsewhere. */
+    if (!in->region.name.p && srv_oip_check_region(&in->region, in->name, r->err))
+        return r->err->code;
     const int n_sources = in->is_raw + (in->data.p != NULL) + (in->region.name.p != NULL);
     if (n_sources != 1)
         return srv_oip_fail_input(r->err, in->name,
@@ -247,8 +267,10 @@ static enum rt_status read_output(const struct reader *r, struct srv_json v)
         else if (key_is(key, "parameters"))
             st = read_parameters(r, &place, value);
     }
-    if (st || o->name.p)
-        return st ? st : srv_oip_check_region(&o->region, o->name, r->err);
+    if (st)
+        return name_tensor(r, v, "output", r->r->n_outputs - 1);
+    if (o->name.p)
+        return srv_oip_check_region(&o->region, o->name, r->err);
     return rt_fail(r->err, RT_INVALID_ARGUMENT, "an output has no \"name\"");
 }
 
@@ -426,14 +448,10 @@ static enum rt_status check_json(const struct rt_tensor *t, const char *name,
         why = "is of a datatype that JSON does not have";
     for (int64_t i = 0, n = t->dtype == RT_STRING ? rt_tensor_count(t) : 0; i < n && !why; i++) {
         const struct rt_str *s = &rt_strs(t)[i];
-        const unsigned char *p = (const unsigned char *)rt_str_data(s);
         if (!srv_should_continue(cancellation, s->n))
             break;
-        for (size_t k = 0, length; k < s->n && !why; k += length) {
-            length = (size_t)rt_utf8_length(p + k);
-            if (!length || length > s->n - k)
-                why = "has an element that is not UTF-8";
-        }
+        if (!srv_oip_is_utf8(rt_span_of(rt_str_data(s), s->n)))
+            why = "has an element that is not UTF-8";
     }
     if (!why)
         return srv_cancellation_status(cancellation, err);

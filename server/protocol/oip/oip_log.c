@@ -19,6 +19,9 @@ struct value {
     struct rt_span text;
 };
 
+/* The last log_verbose_level that a client has set. Each level above 0 logs the same. */
+static _Atomic uint32_t verbose_level = 1;
+
 static const char FILE_NAME[] = "", FORMAT[] = "ISO8601";
 
 static struct settings current(void)
@@ -28,7 +31,7 @@ static struct settings current(void)
     return (struct settings){.info = level >= RT_LOG_INFO,
                              .warning = level >= RT_LOG_WARNING,
                              .error = true,
-                             .verbose = level >= RT_LOG_DEBUG};
+                             .verbose = level >= RT_LOG_DEBUG ? atomic_load(&verbose_level) : 0};
 }
 
 static enum rt_status set_bool(bool *to, const char *name, const struct value *v,
@@ -72,9 +75,9 @@ static enum rt_status set(struct settings *s, struct rt_span name, const struct 
     if (!rt_span_is(name, "log_verbose_level"))
         return rt_fail(err, RT_INVALID_ARGUMENT, "there is no setting \"%.*s\"", (int)shown.n,
                        (const char *)shown.p);
-    if (v->kind != A_NUMBER)
+    if (v->kind != A_NUMBER || v->number > UINT32_MAX)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "the setting log_verbose_level is no integer of at least 0");
+                       "the setting log_verbose_level is no integer from 0 to 4294967295");
     s->verbose = v->number;
     return RT_OK;
 }
@@ -92,6 +95,8 @@ static enum rt_status apply(const struct settings *s, struct rt_error *err)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "the log has one level: log_verbose_level above 0 needs log_info, and "
                        "log_info needs log_warning");
+    if (s->verbose)
+        atomic_store(&verbose_level, (uint32_t)s->verbose);
     if ((int)level != atomic_exchange(&rt_log_level, (int)level))
         rt_log_write(RT_LOG_INFO, "the level of the log is %s by request",
                      rt_log_level_name(level));
@@ -106,9 +111,9 @@ static void write_json(struct rt_bytes *out)
 
     rt_bytes_addf(out,
                   "{\"log_file\":\"%s\",\"log_info\":%s,\"log_warning\":%s,\"log_error\":%s,"
-                  "\"log_verbose_level\":%d,\"log_format\":\"%s\"}",
+                  "\"log_verbose_level\":%u,\"log_format\":\"%s\"}",
                   FILE_NAME, s.info ? "true" : "false", s.warning ? "true" : "false",
-                  s.error ? "true" : "false", (int)s.verbose, FORMAT);
+                  s.error ? "true" : "false", (unsigned)s.verbose, FORMAT);
 }
 
 static enum rt_status find_log(struct srv_description *d)

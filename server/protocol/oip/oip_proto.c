@@ -125,6 +125,16 @@ static enum rt_status read_input_field(const struct reader *r, struct srv_oip_in
     }
 }
 
+/* Prepends the name of an input or output to an error of its fields, if the name is known. */
+static enum rt_status name_tensor(struct rt_error *err, const char *what, struct rt_span name)
+{
+    const struct rt_span shown = rt_error_name(err, name);
+
+    return shown.n ? rt_fail_prefix(err, "%s \"%.*s\": ", what,
+                                    (int)(shown.n < 100 ? shown.n : 100), (const char *)shown.p)
+                   : err->code;
+}
+
 static enum rt_status read_input(const struct reader *r, struct srv_cursor message)
 {
     struct srv_oip_input *in = &r->r->inputs[r->r->n_inputs++];
@@ -137,13 +147,12 @@ static enum rt_status read_input(const struct reader *r, struct srv_cursor messa
     while (!st && (got = srv_field_next(&message, &f)) > 0)
         st = read_input_field(r, in, &f, &type);
     if (st || got < 0)
-        return st ? st : malformed(r);
+        return st ? name_tensor(r->err, "input", in->name) : malformed(r);
     in->dtype = srv_oip_dtype(type);
     if (in->dtype)
         return srv_oip_check_region(&in->region, in->name, r->err);
-    const struct rt_span shown = rt_error_name(r->err, type);
-    return srv_oip_fail_input(r->err, in->name, "has the datatype \"%.*s\", which does not exist",
-                              (int)(shown.n < 100 ? shown.n : 100), (const char *)shown.p);
+    srv_oip_fail_dtype(type, r->err);
+    return name_tensor(r->err, "input", in->name);
 }
 
 static enum rt_status read_output(const struct reader *r, struct srv_cursor message)
@@ -160,6 +169,8 @@ static enum rt_status read_output(const struct reader *r, struct srv_cursor mess
         else if (srv_field_is(&f, 2, SRV_BYTES))
             st = read_parameter(r, f.body, &o->region, &o->n_classes);
     }
+    if (st)
+        return name_tensor(r->err, "output", o->name);
     if (!st && got >= 0)
         st = srv_oip_check_region(&o->region, o->name, r->err);
     return st || got >= 0 ? st : malformed(r);
@@ -188,6 +199,10 @@ static enum rt_status read_outline(const struct reader *r, struct srv_cursor at,
     }
     if (id.number && copy_text(r, &id, &r->r->id))
         return r->err->code;
+    if (!srv_oip_is_utf8(r->r->id)) {
+        r->r->id = rt_span_of(NULL, 0); /* a response must not repeat it */
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "the request's id is not UTF-8");
+    }
     if (t->n_inputs > SRV_OIP_MAX_TENSORS || t->n_outputs > SRV_OIP_MAX_TENSORS ||
         t->n_raw > SRV_OIP_MAX_TENSORS)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,

@@ -97,6 +97,12 @@ static void change(struct srv_action *a, bool registers, bool is_json)
         st = read_json(a, &r);
     else if (!st && !is_json)
         st = read_message(a->message, a->arena, &r, a->err);
+    if (!st && registers && !srv_oip_is_utf8(r.name)) {
+        const struct rt_span shown = rt_error_name(a->err, r.name);
+        st = rt_fail(a->err, RT_INVALID_ARGUMENT,
+                     "the name of the region of shared memory \"%.*s\" is not UTF-8",
+                     (int)(shown.n < 255 ? shown.n : 255), (const char *)shown.p);
+    }
     if (!st && registers)
         st =
             srv_region_register(a->server->shared_memory, r.name, r.key, r.offset, r.bytes, a->err);

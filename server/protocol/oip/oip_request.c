@@ -138,28 +138,62 @@ enum rt_status srv_oip_request_parameter(struct srv_inference *inf, struct rt_sp
     return RT_OK;
 }
 
+/* Writes the names of a list, as many as fit: `; it has "a", "b" and 3 more`. `name` returns name i
+ * of `list`. A name that does not fit is left out as a whole. */
+static const char *list_names(char *buffer, size_t capacity, const void *list, int n,
+                              const char *(*name)(const void *list, int i))
+{
+    enum { MORE_BYTES = 32 }; /* for the number of names that are left out */
+    const size_t most = capacity - MORE_BYTES;
+    size_t used = 0;
+    int i = 0;
+
+    for (; i < n; i++) {
+        const int k =
+            snprintf(buffer + used, most - used, "%s\"%s\"", i ? ", " : "; it has ", name(list, i));
+        if (k < 0 || (size_t)k >= most - used)
+            break;
+        used += (size_t)k;
+    }
+    buffer[used] = '\0';
+    if (i < n)
+        snprintf(buffer + used, capacity - used, "%s %d more", used ? " and" : "; it has", n - i);
+    return buffer;
+}
+
+static const char *signature_name(const void *list, int i)
+{
+    return ((const struct rt_model_signature *)list)[i].def->name;
+}
+
+static const char *tensor_name(const void *list, int i)
+{
+    return ((const struct rt_tensor_spec *)list)[i].alias;
+}
+
 enum rt_status srv_oip_fail_signature(const struct srv_version *version, struct rt_span wanted,
                                       struct rt_error *err)
 {
     const struct rt_model *model = version->loaded;
     const struct rt_span shown = rt_error_name(err, wanted);
-    char names[512] = "", more[32] = "";
-    size_t used = 0;
-    int i = 0;
+    char names[544];
 
-    for (; i < model->n_signatures; i++) {
-        const int n = snprintf(names + used, sizeof names - used, "%s\"%s\"",
-                               i ? ", " : "; it has ", model->signatures[i].def->name);
-        if (n < 0 || (size_t)n >= sizeof names - used)
-            break;
-        used += (size_t)n;
-    }
-    names[used] = '\0'; /* a name that does not fit is left out as a whole */
-    if (i < model->n_signatures)
-        snprintf(more, sizeof more, "%s %d more", used ? " and" : "; it has",
-                 model->n_signatures - i);
-    return rt_fail(err, RT_NOT_FOUND, "the model has no signature \"%.*s\"%s%s", (int)shown.n,
-                   (const char *)shown.p, names, more);
+    return rt_fail(
+        err, RT_NOT_FOUND, "the model has no signature \"%.*s\"%s", (int)shown.n,
+        (const char *)shown.p,
+        list_names(names, sizeof names, model->signatures, model->n_signatures, signature_name));
+}
+
+/* Sets the error of an input or output that the signature does not have. */
+static enum rt_status fail_tensor(const char *what, struct rt_span name, const char *signature,
+                                  const struct rt_tensor_spec *specs, int n, struct rt_error *err)
+{
+    const struct rt_span shown = rt_error_name(err, name);
+    char names[544];
+
+    return rt_fail(err, RT_INVALID_ARGUMENT, "%s \"%.*s\" is none of the signature \"%.100s\"%s",
+                   what, (int)shown.n, (const char *)shown.p, signature,
+                   list_names(names, sizeof names, specs, n, tensor_name));
 }
 
 enum rt_status srv_oip_resolve(struct srv_inference *inf, struct rt_error *err)
@@ -200,7 +234,7 @@ static enum rt_status check_names(const struct srv_oip_request *r, const struct 
         const struct rt_span name = r->inputs[i].name;
         const struct rt_tensor_spec *spec = rt_tensor_spec_find(sig->inputs, sig->n_inputs, name);
         if (!spec)
-            return srv_oip_fail_input(err, name, "is none of the signature \"%.100s\"", sig->name);
+            return fail_tensor("input", name, sig->name, sig->inputs, sig->n_inputs, err);
         if (find_input(r, spec->alias) != &r->inputs[i])
             return srv_oip_fail_input(err, name, "is given twice");
     }
@@ -341,11 +375,11 @@ static enum rt_status choose_outputs(struct srv_inference *inf, struct rt_error 
             continue;
         const struct rt_span name = r->outputs[i].name, shown = rt_error_name(err, name);
         const struct rt_tensor_spec *spec = rt_tensor_spec_find(sig->outputs, sig->n_outputs, name);
-        if (!spec || inf->wanted[spec - sig->outputs])
-            return rt_fail(err, RT_INVALID_ARGUMENT, "output \"%.*s\" is %s%s", (int)shown.n,
-                           (const char *)shown.p,
-                           spec ? "requested twice" : "none of the signature ",
-                           spec ? "" : sig->name);
+        if (!spec)
+            return fail_tensor("output", name, sig->name, sig->outputs, sig->n_outputs, err);
+        if (inf->wanted[spec - sig->outputs])
+            return rt_fail(err, RT_INVALID_ARGUMENT, "output \"%.*s\" is requested twice",
+                           (int)shown.n, (const char *)shown.p);
         r->order[i] = (int)(spec - sig->outputs);
         r->order_is_binary[i] = r->outputs[i].is_binary && !r->outputs[i].region.name.p;
         r->order_output[i] = &r->outputs[i];
@@ -523,20 +557,23 @@ enum rt_status srv_oip_bind_region(struct srv_inference *inf, struct srv_oip_inp
                                    struct rt_error *err)
 {
     struct rt_error why = {0};
+    char shape[128];
     size_t bytes = 0;
     enum rt_status st = check_on(inf, err);
 
     if (st)
         return st;
     if (rt_shape_check(in->dtype, in->rank, in->dim, &bytes, &why))
-        return srv_oip_fail_input(err, in->name, "has a shape that is refused: %s", why.msg);
+        return srv_oip_fail_size(in, &why, err);
     /* in the region, a 4-byte length precedes each string */
     if (in->dtype == RT_STRING ? (uint64_t)rt_count(in->rank, in->dim) > in->region.bytes / 4
                                : bytes != in->region.bytes)
         return srv_oip_fail_input(err, in->name,
                                   "has a shared_memory_byte_size of %llu, which is not the size of "
-                                  "its shape",
-                                  (unsigned long long)in->region.bytes);
+                                  "%s of the shape %s",
+                                  (unsigned long long)in->region.bytes,
+                                  srv_oip_dtype_name(in->dtype),
+                                  rt_shape_text(shape, sizeof shape, in->rank, in->dim));
     st = srv_region_check(inf->shared_memory, in->region.name, in->region.offset, in->region.bytes,
                           err);
     if (!st)

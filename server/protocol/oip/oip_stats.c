@@ -1,5 +1,5 @@
 /* Implements Triton's statistics: the number and the duration of each model's inferences. */
-#include "server/protocol/oip/oip.h"
+#include "server/protocol/oip/oip_describe.h"
 
 #include <stdio.h>
 

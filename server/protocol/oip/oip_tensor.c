@@ -2,6 +2,8 @@
  * type BYTES is encoded as its length in 4 bytes, followed by its bytes. */
 #include "server/protocol/oip/oip.h"
 
+#include <stdio.h>
+
 static const struct {
     enum rt_dtype dtype;
     const char *name;
@@ -39,6 +41,51 @@ enum rt_status srv_oip_take(struct srv_allowance *allowance, size_t bytes, struc
     return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                    "input \"%.*s\" needs more than the %zu bytes that are left for this request",
                    (int)shown.n, (const char *)shown.p, allowance->left);
+}
+
+bool srv_oip_is_utf8(struct rt_span s)
+{
+    for (size_t i = 0, length; i < s.n; i += length) {
+        unsigned char c[5] = {0}; /* a character and the NUL that ends it for rt_utf8_length */
+        length = 1;
+        if (s.p[i] < 0x80)
+            continue;
+        memcpy(c, s.p + i, s.n - i < 4 ? s.n - i : 4);
+        length = (size_t)rt_utf8_length(c);
+        if (!length)
+            return false;
+    }
+    return true;
+}
+
+enum rt_status srv_oip_fail_size(const struct srv_oip_input *in, const struct rt_error *why,
+                                 struct rt_error *err)
+{
+    char shape[192];
+
+    if (why->code != RT_RESOURCE_EXHAUSTED)
+        return srv_oip_fail_input(err, in->name, "has a shape that is refused: %s", why->msg);
+    return srv_oip_fail_input(err, in->name,
+                              "has a shape that is refused: the dimensions of %s that are not 0 "
+                              "make more than 2^63 - 1 bytes of %s",
+                              rt_shape_text(shape, sizeof shape, in->rank, in->dim),
+                              srv_oip_dtype_name(in->dtype));
+}
+
+enum rt_status srv_oip_fail_dtype(struct rt_span name, struct rt_error *err)
+{
+    const struct rt_span shown = rt_error_name(err, name);
+    char names[160] = "";
+    size_t used = 0;
+
+    for (int i = 0; i < N_TYPES && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                 !i                 ? ""
+                                 : i + 1 == N_TYPES ? " and "
+                                                    : ", ",
+                                 types[i].name);
+    return rt_fail(err, RT_INVALID_ARGUMENT, "there is no datatype \"%.*s\", only %s",
+                   (int)(shown.n < 100 ? shown.n : 100), (const char *)shown.p, names);
 }
 
 static enum rt_status wrong_size(const struct srv_oip_input *in, size_t has, struct rt_error *err)
@@ -123,7 +170,7 @@ enum rt_status srv_oip_tensor_read(const struct srv_oip_input *in, struct rt_ten
     size_t bytes = 0;
 
     if (rt_shape_check(in->dtype, in->rank, in->dim, &bytes, &why))
-        return srv_oip_fail_input(err, in->name, "has a shape that is refused: %s", why.msg);
+        return srv_oip_fail_size(in, &why, err);
     enum rt_status st = check_size(in, bytes, err);
     if (!st)
         st = srv_oip_take(allowance, bytes, in->name, err);

@@ -175,5 +175,47 @@ class Shapes(test_oip.OipTest):
         self.assertLess(abs(got.last_inference - after["last_inference"]), 50)
 
 
+class Sentences(test_oip.OipTest):
+    def test_errors_name_the_input_or_output(self):
+        one = tensor("x", "FP32", [1, 1], [1])
+        late = {"shape": [1, 1], "datatype": "FP32", "parameters": {"binary_data_size": -1}, "name": "x"}
+        for words, request in (
+                ('input "x": the parameter binary_data_size is no integer', {"inputs": [late]}),
+                ("input 0: a dimension of a shape is no integer", {"inputs": [{"shape": [-1]}]}),
+                ('input "x": a dimension of a shape is no integer', {"inputs": [{**one, "shape": [-1]}]}),
+                ('input "x": there is no datatype "FLOAT", only BOOL, UINT8, ', {"inputs": [{**one, "datatype": "FLOAT"}]}),
+                ("BF16 and BYTES", {"inputs": [{**one, "datatype": "FLOAT"}]}),
+                ('output "y": the parameter classification is no integer',
+                 {"inputs": [one], "outputs": [{"parameters": {"classification": -1}, "name": "y"}]}),
+                ('has only one of the parameters shared_memory_region and shared_memory_byte_size',
+                 {"inputs": [tensor("x", "FP32", [1, 1], shared_memory_byte_size=4)]}),
+                ('input "X" is none of the signature "serving_default"; it has "x"', {"inputs": [{**one, "name": "X"}]}),
+                ('output "q" is none of the signature "serving_default"; it has "y"', {"inputs": [one], "outputs": [{"name": "q"}]})):
+            with self.subTest(words):
+                self.refused(400, words, MODEL, request)
+        self.refused(400, "the dimensions of [0,9223372036854775807] that are not 0 make more than 2^63 - 1 bytes of FP32",
+                     "shapes@unequal", {"inputs": [tensor("a", "FP32", [0, 2**63 - 1], [])]})
+
+    def test_errors_over_grpc_name_the_input_and_refuse_an_id_that_is_not_utf_8(self):
+        r = grpc_service_pb2.ModelInferRequest(model_name=MODEL)
+        r.inputs.add(name="x", datatype="FLOAT", shape=[1, 1])
+        r.raw_input_contents.append(b"\0" * 4)
+        call = self.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer", bytes)
+        for data, words in ((r.SerializeToString(), 'input "x": there is no datatype "FLOAT", only BOOL'),
+                            (b"\x1a\x02a\xff" + r.SerializeToString(), "the request's id is not UTF-8")):
+            with self.assertRaises(grpc.RpcError) as caught:
+                call(data, timeout=WAIT)
+            self.assertIn(words, caught.exception.details())
+
+    def test_unknown_paths_name_those_that_there_are(self):
+        for path, words in (("/v2/health", "there are /v2/health/live and /v2/health/ready"),
+                            ("/v2/models", "there are /v2/models/MODEL and /v2/models/stats"),
+                            ("/v2/models/m/predict", "behind it /infer, /ready, /config and /stats"),
+                            ("/v2/repository", "/v2/repository/index"), ("/v2/x", "see the Open Inference Protocol")):
+            status, answer = self.get(path)
+            self.assertEqual(status, 404)
+            self.assertIn(words, answer["error"])
+
+
 if __name__ == "__main__":
     test_oip.unittest.main()

@@ -91,14 +91,14 @@ static void no_byte_outside_a_region_is_used(void **state)
     assert_ok(srv_region_check(w->memory, r, 0, 16, &w->err), &w->err);
     assert_ok(srv_region_check(w->memory, r, 16, 0, &w->err), &w->err);
     assert_fails(get(w, "r", 0, got, 17), RT_INVALID_ARGUMENT, &w->err,
-                 "\"r\" does not have the bytes that a tensor names");
+                 "\"r\" has 16 bytes, but a tensor names 17 bytes at offset 0");
     assert_fails(srv_region_write(w->memory, r, 15, "ab", 2, &w->err), RT_INVALID_ARGUMENT, &w->err,
-                 "does not have the bytes");
+                 "but a tensor names");
     /* The sum of the offset and the size exceeds 2^64. */
     assert_fails(srv_region_check(w->memory, r, 1, UINT64_MAX, &w->err), RT_INVALID_ARGUMENT,
-                 &w->err, "does not have the bytes");
+                 &w->err, "but a tensor names");
     assert_fails(srv_region_check(w->memory, r, UINT64_MAX, 1, &w->err), RT_INVALID_ARGUMENT,
-                 &w->err, "does not have the bytes");
+                 &w->err, "but a tensor names");
 }
 
 static void an_object_that_shrinks_is_noticed_at_the_next_use(void **state)
