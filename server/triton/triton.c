@@ -123,6 +123,16 @@ static enum rt_status take_field(void *arg, const ProtobufCFieldDescriptor *f,
 
 /* ---- checks ---- */
 
+static enum rt_status check_encoding(const struct srv_triton *t, struct rt_error *err)
+{
+    const unsigned char *p = (const unsigned char *)t->message->name;
+    int n = 0;
+
+    while (*p && (n = rt_utf8_length(p)) > 0)
+        p += n;
+    return *p ? srv_triton_fail(t, CONFIG, "name", 0, err, "the name is not UTF-8") : RT_OK;
+}
+
 static enum rt_status check_platform(const struct srv_triton *t, struct rt_error *err)
 {
     const Inference__ModelConfig *m = t->message;
@@ -296,7 +306,9 @@ static enum rt_status read_parameters(struct reader *r, struct rt_error *err)
 
 static enum rt_status check(struct reader *r, struct rt_error *err)
 {
-    enum rt_status st = check_platform(r->t, err);
+    enum rt_status st = check_encoding(r->t, err);
+    if (!st)
+        st = check_platform(r->t, err);
     if (!st)
         st = check_inputs(r->t, err);
     if (!st)
@@ -419,6 +431,24 @@ enum rt_status srv_triton_read_for(const char *dir, struct srv_triton **out, str
         *out = NULL;
     }
     return st;
+}
+
+enum rt_status srv_triton_check_name(const struct srv_triton *t, const char *model,
+                                     struct rt_error *err)
+{
+    const char *name = t->message->name, *end = strrchr(t->path, '/');
+    const char *begin = end ? end : t->path;
+
+    while (begin > t->path && begin[-1] != '/')
+        begin--;
+    const struct rt_span directory = rt_span_of(begin, end ? (size_t)(end - begin) : 0);
+    if (!*name || strcmp(name, model) == 0 || rt_span_is(directory, name))
+        return RT_OK;
+    return srv_triton_fail(
+        t, CONFIG, "name", 0, err,
+        "the configuration is that of \"%.100s\", but its directory is \"%.*s\": "
+        "both names must be the same",
+        name, (int)(directory.n < 100 ? directory.n : 100), (const char *)directory.p);
 }
 
 void srv_triton_free(struct srv_triton *t)

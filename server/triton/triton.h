@@ -60,6 +60,10 @@ enum rt_status srv_triton_read_for(const char *dir, struct srv_triton **out, str
 /* Returns the length of the base path in `dir`, the directory of a SavedModel, if the SavedModel
  * lies as in Triton's repositories: BASE_PATH/VERSION/model.savedmodel. Otherwise returns 0. */
 size_t srv_triton_base_length(const char *dir);
+/* Refuses a configuration whose field `name` is neither the name of the model nor that of the
+ * directory of the file: as Triton does, because the file may be that of another model. */
+enum rt_status srv_triton_check_name(const struct srv_triton *t, const char *model,
+                                     struct rt_error *err);
 void srv_triton_free(struct srv_triton *t); /* `t` may be NULL */
 
 /* Returns the name of the signature that the model's name stands for; `t` may be NULL. */

@@ -1,4 +1,5 @@
 /* Checks the inputs and outputs of a Triton configuration against the model's signature. */
+#include <stdio.h>
 #include <string.h>
 
 #include "inference/model_config.pb-c.h"
@@ -89,11 +90,32 @@ static enum rt_status check_dims(const struct srv_triton *t, const struct listed
         const int64_t dim = s->dim[i + (size_t)batch];
         same = dim == l->dims[i] || dim < 0 || l->dims[i] < 0;
     }
-    return same ? RT_OK
-                : srv_triton_fail(t, l->type, "dims", l->index, err,
-                                  "%s \"%.100s\" has another shape in the SavedModel%s", l->what,
-                                  l->name,
-                                  batch ? ", whose first dimension is that of max_batch_size" : "");
+    if (same)
+        return RT_OK;
+    char shape[192];
+    return srv_triton_fail(t, l->type, "dims", l->index, err,
+                           "%s \"%.100s\" has another shape in the SavedModel, %s%s", l->what,
+                           l->name, rt_shape_text(shape, sizeof shape, s->rank, s->dim),
+                           batch ? ", whose first dimension is that of max_batch_size" : "");
+}
+
+/* Writes the names of inputs or outputs, as many as fit. */
+static const char *list_names(char *buffer, size_t capacity, const struct rt_tensor_spec *specs,
+                              int n)
+{
+    size_t used = 0;
+
+    snprintf(buffer, capacity, "%s", n ? "" : "none");
+    for (int i = 0; i < n; i++) {
+        const size_t more = strlen(specs[i].alias) + 4; /* the comma, the blank and the quotes */
+        if (used + more + sizeof " and more" > capacity) {
+            snprintf(buffer + used, capacity - used, " and more");
+            break;
+        }
+        used += (size_t)snprintf(buffer + used, capacity - used, "%s\"%s\"", i ? ", " : "",
+                                 specs[i].alias);
+    }
+    return buffer;
 }
 
 static enum rt_status check_listed(const struct srv_triton *t, const struct listed *l,
@@ -102,10 +124,12 @@ static enum rt_status check_listed(const struct srv_triton *t, const struct list
 {
     const struct rt_tensor_spec *spec = rt_tensor_spec_find(specs, n_specs, rt_span_str(l->name));
 
-    if (!spec)
+    if (!spec) {
+        char names[256];
         return srv_triton_fail(t, l->type, "name", l->index, err,
-                               "the signature \"%.100s\" has no %s \"%.100s\"", signature, l->what,
-                               l->name);
+                               "the signature \"%.100s\" has no %s \"%.100s\", only %s", signature,
+                               l->what, l->name, list_names(names, sizeof names, specs, n_specs));
+    }
     const enum rt_status st = check_type(t, l, spec, err);
     return st ? st : check_dims(t, l, spec, err);
 }

@@ -359,9 +359,11 @@ static enum rt_status read_model(struct srv_loader *l, struct srv_load *load)
     int64_t weight_bytes = 0;
     const struct rt_check check = {check_cancelled, load};
     enum rt_status st = srv_triton_read_for(load->dir, &load->triton, &load->err);
+    const struct srv_triton *t = load->triton;
+    if (!st && t)
+        st = srv_triton_check_name(t, load->model, &load->err);
     if (!st)
         st = check_file(l, load);
-    const struct srv_triton *t = load->triton;
     const bool has_tag = t && t->graph_tag;
     if (!st)
         st = l->calls->is_complete(load->dir, has_tag ? &t->graph_tag : l->tags,

@@ -1,5 +1,6 @@
 """Tests config.pbtxt in model repositories of Triton Inference Server: what it sets, what it refuses, and what it cannot
 change."""
+import json
 import os
 import re
 import struct
@@ -234,9 +235,9 @@ class Refusals(Repository):
             ("1:1: parameters: TF_INIT_OPS_FILE: ", 'parameters { key: "TF_INIT_OPS_FILE" value { string_value: "ops" } }'),
             ("1:1: parameters: the SavedModel has no signature \"no\"",
              'parameters { key: "TF_SIGNATURE_DEF" value { string_value: "no" } }'),
-            ("1:9: name: the signature \"serving_default\" has no input \"z\"", io.replace('"x"', '"z"')),
+            ("1:9: name: the signature \"serving_default\" has no input \"z\", only \"x\"", io.replace('"x"', '"z"')),
             ("1:19: data_type: input \"x\" is of type", io.replace("FP32", "INT32", 1)),
-            ("1:40: dims: input \"x\" has another shape in the SavedModel", io),
+            ("1:40: dims: input \"x\" has another shape in the SavedModel, [?,2]", io),
             ("1:14: Message type \"inference.ModelConfig\" has no field named \"max_batchsize\".", "max_batchsize: 3"),
             ("1:17: Expected integer, got: {", "max_batch_size: {"),
             ("a tag", 'parameters { key: "TF_GRAPH_TAG" value { string_value: "gpu" } }'),
@@ -256,6 +257,41 @@ class Refusals(Repository):
                     self.assertIn(os.path.join(self.folder, f"m{i}", "config.pbtxt") + ":" + words, text)
                 else:
                     self.assertIn("gpu", text)
+
+    def test_the_name_is_that_of_the_directory(self):
+        self.model("good", 'name: "good"')
+        self.model("bad", 'platform: "tensorflow_savedmodel"\nname: "good"')
+        self.model("latin")
+        with open(os.path.join(self.folder, "latin", "config.pbtxt"), "wb") as file:
+            file.write(b'name: "l\\377"')
+        self.serve()
+        for name, words in (("bad", 'bad/config.pbtxt:2:1: name: the configuration is that of "good", but its directory is "bad"'),
+                            ("latin", "latin/config.pbtxt:1:1: name: the name is not UTF-8")):
+            wait_for(lambda name=name: self.server.states(name)[1][0] == "END", "the refusal")
+            self.assertIn(words, self.server.states(name)[1][1])
+        self.assertEqual(self.rows("good")[0], 200)
+
+    def test_a_change_of_the_file_names_it(self):
+        self.model("m", "")
+        self.serve("--file_system_poll_wait_seconds=1")
+        self.assertEqual(self.rows("m")[0], 200)
+        self.configure("m", "max_batch_size: 4")
+        wait_for(lambda: "was changed while" in self.server.log(), "the warning")
+        self.assertIn(f"{self.folder}/m/config.pbtxt was changed while version 1 of model m is being served", self.server.log())
+        self.assertNotIn("model.savedmodel was changed", self.server.log())
+
+    def test_the_index_lists_a_model_whose_policy_matches_no_version(self):
+        self.model("m", "version_policy { specific { versions: 7 } }")
+        self.model("good")
+        self.serve()
+        status, _, answer = self.ask("POST", "/v2/repository/index", b"")
+        rows = {row["name"]: row for row in json.loads(answer)}
+        self.assertEqual((status, rows["m"]["state"], "version" in rows["m"]), (200, "UNAVAILABLE", False))
+        self.assertIn("Version 7 of servable m", rows["m"]["reason"])
+        (row,) = [m for m in self.stub.RepositoryIndex(grpc_service_pb2.RepositoryIndexRequest(), timeout=WAIT).models if m.name == "m"]
+        self.assertEqual((row.version, row.state), ("", "UNAVAILABLE"))
+        status, _, answer = self.ask("POST", "/v2/repository/index", b'{"ready": true}')
+        self.assertEqual([row["name"] for row in json.loads(answer)], ["good"])
 
     def test_a_file_that_is_mended(self):
         self.model("m", "max_batch_size: -1")
