@@ -79,6 +79,23 @@ static enum rt_status check_end(void *arg, struct rt_error *err)
                                                : RT_OK;
 }
 
+/* Warns that files of a version that is being served have changed, and names them. */
+static void warn_changed(const struct srv_managed *model, const struct srv_managed_version *e,
+                         const struct srv_fingerprint *f)
+{
+    if (f->directory != e->at_load.directory)
+        RT_LOG(RT_LOG_WARNING,
+               "%s was changed while it is being served; what was loaded goes on. Put new "
+               "files into a new version",
+               e->dir);
+    if (f->triton != e->at_load.triton)
+        RT_LOG(RT_LOG_WARNING,
+               "%.*s/" SRV_TRITON_FILE " was changed while version %lld of model %s is being "
+               "served; only a change of version_policy takes effect now. For the others, unload "
+               "and load the model, or add a new version",
+               (int)srv_triton_base_length(e->dir), e->dir, (long long)e->version, model->name);
+}
+
 /* Processes a listing of the version's directory that ended with `st` and has the fingerprint
  * `f`. */
 static void take_listing(struct srv_manager *m, struct srv_managed *model,
@@ -109,10 +126,7 @@ static void take_listing(struct srv_manager *m, struct srv_managed *model,
         break;
     case SRV_AVAILABLE:
         if (!srv_fingerprint_eq(f, &e->at_load) && !e->overwritten) {
-            RT_LOG(RT_LOG_WARNING,
-                   "%s was changed while it is being served; what was loaded goes on. Put new "
-                   "files into a new version",
-                   e->dir);
+            warn_changed(model, e, f);
             m->calls->count_event(m->server, "overwritten_while_serving");
             e->overwritten = true;
         }

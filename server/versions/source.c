@@ -419,6 +419,7 @@ enum rt_status srv_source_fingerprint(const char *dir, const struct rt_check *ch
     rt_bytes_init(&w.lines, (size_t)256 << 20);
     enum rt_status st = walk(&w, dir, 0);
     const size_t n_base = srv_triton_base_length(dir);
+    const size_t n_listing = w.lines.n;
     int64_t bytes;
     if (n_base) /* config.pbtxt applies to the version (server/triton) */
         add_triton(&w, dir, n_base, &bytes);
@@ -426,6 +427,8 @@ enum rt_status srv_source_fingerprint(const char *dir, const struct rt_check *ch
         st = rt_fail_memory(err, "a fingerprint", w.lines.n);
     if (!st) {
         out->a = rt_hash(w.lines.p, w.lines.n);
+        out->directory = rt_hash(w.lines.p, n_listing);
+        out->triton = rt_hash(w.lines.p + n_listing, w.lines.n - n_listing);
         out->b = ((uint64_t)w.lines.n << 32) | rt_crc32c(0, w.lines.p, w.lines.n);
     }
     rt_bytes_clear(&w.lines);

@@ -56,6 +56,9 @@ struct srv_fingerprint {
     uint64_t a, b;
     int64_t newest_ns; /* latest modification or status change of a file (wall clock) */
     int64_t bytes, n_files;
+    /* hashes of the listing of the directory itself, and of the status of the config.pbtxt that
+     * applies to it, which tell what has changed */
+    uint64_t directory, triton;
 };
 /*
  * Computes the fingerprint of a version's directory. Fails with NOT_FOUND if the directory does not
