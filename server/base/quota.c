@@ -13,7 +13,6 @@
 enum {
     WAYS = 8, /* number of buckets among which a client's bucket is searched for */
     SEED_BYTES = 16,
-    MAX_KEY_BYTES = 256, /* only the first bytes of a longer key count */
     MAX_RETRY_S = 3600,
     SHOWN_KEY_BYTES = 64, /* of a key in an error message */
 };
@@ -61,15 +60,17 @@ void srv_quota_free(struct srv_quota *q)
 
 struct srv_quota_client srv_quota_client_of(const struct srv_quota *q, struct rt_span key)
 {
-    unsigned char text[SEED_BYTES + MAX_KEY_BYTES], digest[32] = {0};
+    unsigned char digest[32] = {0};
     struct srv_quota_client client;
-    const size_t n = key.n < MAX_KEY_BYTES ? key.n : MAX_KEY_BYTES;
+    gnutls_hash_hd_t hash;
 
-    memcpy(text, q->seed, SEED_BYTES);
-    if (n)
-        memcpy(text + SEED_BYTES, key.p, n);
-    if (gnutls_hash_fast(GNUTLS_DIG_SHA256, text, SEED_BYTES + n, digest))
-        memset(digest, 0, sizeof digest); /* clients without a hash are one client */
+    if (!gnutls_hash_init(&hash, GNUTLS_DIG_SHA256)) {
+        const bool is_whole =
+            !gnutls_hash(hash, q->seed, SEED_BYTES) && (!key.n || !gnutls_hash(hash, key.p, key.n));
+        gnutls_hash_deinit(hash, digest);
+        if (!is_whole)
+            memset(digest, 0, sizeof digest); /* clients without a hash are one client */
+    }
     memcpy(client.tag, digest, sizeof client.tag);
     return client;
 }
@@ -180,6 +181,14 @@ enum rt_status srv_quota_fail(int64_t retry_s, struct rt_span key, struct rt_err
         shown.failed ? "" : shown.p, (long long)retry_s);
     rt_bytes_clear(&shown);
     return err->code;
+}
+
+enum rt_status srv_quota_fail_repeated(const char *name, struct rt_error *err)
+{
+    return rt_fail(err, RT_INVALID_ARGUMENT,
+                   "the request has \"%.100s\", which names the client for its quota "
+                   "(--quota_client), more than once",
+                   name);
 }
 
 void srv_quota_charge(struct srv_quota *q, const struct srv_quota_client *client, uint64_t bytes,

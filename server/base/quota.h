@@ -33,7 +33,7 @@ struct srv_quota;
 struct srv_quota *srv_quota_new(const struct srv_quota_limits *limits);
 void srv_quota_free(struct srv_quota *q); /* `q` may be NULL */
 
-/* Returns the client with the key `key`, of which only the first 256 bytes count. */
+/* Returns the client with the key `key`, whose length the limit on headers bounds. */
 struct srv_quota_client srv_quota_client_of(const struct srv_quota *q, struct rt_span key);
 
 enum srv_quota_answer {
@@ -49,6 +49,8 @@ enum srv_quota_answer srv_quota_take(struct srv_quota *q, const struct srv_quota
 /* Fails a refused request with RESOURCE_EXHAUSTED. The message contains the first bytes of the
  * client's key, escaped. */
 enum rt_status srv_quota_fail(int64_t retry_s, struct rt_span key, struct rt_error *err);
+/* Fails a request that has the header or metadata key `name` of the quota more than once. */
+enum rt_status srv_quota_fail_repeated(const char *name, struct rt_error *err);
 /* Takes bytes from the client's bucket without refusing them, because they have arrived already. */
 void srv_quota_charge(struct srv_quota *q, const struct srv_quota_client *client, uint64_t bytes,
                       int64_t now_ns);

@@ -192,6 +192,8 @@ bool srv_call_inflate(struct srv_call *c);
 /* Returns the value of the metadata `key`, which must be in lower case. Returns a span with p =
  * NULL if the client did not send it. */
 struct rt_span srv_call_metadata(struct srv_call *c, const char *key);
+/* Returns whether the metadata has the key more than once. */
+bool srv_call_repeats(const struct srv_call *c, const char *key);
 
 /* Returns RT_OK if the call may perform admin actions. Otherwise returns PERMISSION_DENIED,
  * UNAUTHENTICATED, or the error from reading the token file. */

@@ -361,6 +361,9 @@ static enum rt_status take_quota(struct srv_call *c)
     if (!c->server->quota)
         return RT_OK;
     const bool is_tls = strcmp(by, "tls") == 0;
+    /* A client must not choose its quota behind a proxy that appends the client's name. */
+    if (!is_tls && srv_call_repeats(call, by))
+        return srv_quota_fail_repeated(by, &c->err);
     grpc_auth_context *auth = is_tls ? grpc_call_auth_context(call->call) : NULL;
     if (auth) {
         grpc_auth_property_iterator at =

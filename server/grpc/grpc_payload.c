@@ -54,6 +54,15 @@ struct rt_span srv_call_metadata(struct srv_call *c, const char *key)
     return rt_span_of(NULL, 0);
 }
 
+bool srv_call_repeats(const struct srv_call *c, const char *key)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < c->metadata.count && n < 2; i++)
+        n += grpc_slice_str_cmp(c->metadata.metadata[i].key, key) == 0;
+    return n > 1;
+}
+
 /* ---- the message ---- */
 
 /* The state between two steps of inflating a message. */

@@ -355,6 +355,10 @@ static enum rt_status take_quota(struct srv_rest_call *req)
 
     if (!has_quota(req))
         return RT_OK;
+    /* A client must not choose its quota behind a proxy that appends the client's name. */
+    const char *by = r->server->options.quota_client;
+    if (strcmp(by, "tls") != 0 && values_of(req, by).is_repeated)
+        return srv_quota_fail_repeated(by, &r->err);
     const struct rt_span key = quota_client(req, name, sizeof name);
     return srv_admit(r->server, key, req->length == UINT64_MAX ? 0 : req->length, req->loop->now_ns,
                      &r->client, &req->retry_s, &r->err);

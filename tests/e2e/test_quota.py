@@ -86,6 +86,25 @@ class Quota(unittest.TestCase):
         self.assertEqual(self.server.get("/v2/models/half_plus_two")[0], 200)
         self.assertEqual(self.server.metric('slipway_events_total{event="quota_refused"}'), 6)
 
+    def test_long_and_repeated_keys(self):
+        self.serve("--quota_client=x-client", SLOW_RATE)
+        prefix = "a" * 2000
+        self.assertEqual([self.ask(prefix + end)[0] for end in ("b", "c", "b")], [200, 200, 429])
+        stub = self.channel()
+        for keys in (("d", "e"), ("d", "d")):
+            with socket.create_connection(("127.0.0.1", self.server.rest_port), timeout=WAIT) as s:
+                lines = "".join(f"X-Client: {k}\r\n" for k in keys)
+                s.sendall(f"POST {PATHS[1]} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 19\r\n{lines}\r\n"
+                          '{"instances":[1.0]}'.encode())
+                answer = b"".join(iter(lambda s=s: s.recv(65536), b""))
+            self.assertIn(b" 400 ", answer.split(b"\r\n")[0])
+            self.assertIn(b"names the client for its quota (--quota_client), more than once", answer)
+            with self.assertRaises(grpc.RpcError) as caught:
+                stub.ModelInfer(self.request(), timeout=WAIT, metadata=[("x-client", k) for k in keys])
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn("more than once", caught.exception.details())
+        self.assertEqual(self.ask("d")[0], 200)
+
     def test_a_quota_refills(self):
         self.serve("--quota_client=x-client", "--quota_requests_per_second=0.3")
         wait_for(lambda: self.ask("a")[0] == 429, "a refusal")
