@@ -39,7 +39,7 @@ ECHO_GRPC = os.path.join(ROOT, "build/release/tests/echo_grpc")
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 INFER = "/inference.GRPCInferenceService/ModelInfer"
 BODY = '{"instances":[1,2,5]}'
-INFER_BODY = '{"inputs":[{"name":"x","shape":[3],"datatype":"FP32","data":[1,2,5]}]}'
+INFER_BODY = '{"inputs":[{"name":"x","shape":[3,1],"datatype":"FP32","data":[1,2,5]}]}'
 
 
 def pinned(core, *command, **kw):
@@ -120,13 +120,13 @@ def framed(message):
     return b"\0" + struct.pack(">I", len(message)) + message
 
 
-def predict_message(model=b"half_plus_two", shape=(3,), content=struct.pack("<3f", 1, 2, 5)):
+def predict_message(model=b"half_plus_two", shape=(3, 1), content=struct.pack("<3f", 1, 2, 5)):
     """Returns a PredictRequest with the float tensor x."""
     tensor = field(1, 1) + field(2, b"".join(field(2, field(1, n)) for n in shape)) + field(4, content)
     return framed(field(1, field(1, model)) + field(2, field(1, b"x") + field(2, tensor)))
 
 
-def infer_message(model=b"half_plus_two", shape=(3,), content=struct.pack("<3f", 1, 2, 5)):
+def infer_message(model=b"half_plus_two", shape=(3, 1), content=struct.pack("<3f", 1, 2, 5)):
     """Returns a ModelInferRequest with the raw contents of the float tensor x."""
     tensor = field(1, b"x") + field(2, b"FP32") + field(3, b"".join(varint(n) for n in shape))
     return framed(field(1, model) + field(5, tensor) + field(7, content))
@@ -383,12 +383,12 @@ def triton(args):
             rest = lambda port, path, pid, body: wrk(port, path, 16, args.seconds, pid, body, json_type)
             grpc = lambda port, path, pid, message: h2load(port, path, 8, 32, args.seconds, pid, message)
             print_comparison(compare(args.rounds, {
-                "Triton, REST": lambda: rest(9000, "/v2/models/hpt/infer", peer.pid, body),
+                "Triton, REST": lambda: rest(9000, "/v2/models/hpt/infer", peer.pid, body.replace(b"[3,1]", b"[3]")),
                 "v2, REST": lambda: rest(18701, "/v2/models/half_plus_two/infer", server.pid, body),
                 "v1, REST": lambda: rest(18701, "/v1/models/half_plus_two:predict", server.pid, BODY.encode()),
             }), "Triton, REST")
             print_comparison(compare(args.rounds, {
-                "Triton, gRPC": lambda: grpc(9001, INFER, peer.pid, infer_message(b"hpt")),
+                "Triton, gRPC": lambda: grpc(9001, INFER, peer.pid, infer_message(b"hpt", (3,))),
                 "v2, gRPC": lambda: grpc(18700, INFER, server.pid, infer_message()),
                 "Predict, gRPC": lambda: grpc(18700, PREDICT, server.pid, predict_message()),
             }), "Triton, gRPC")

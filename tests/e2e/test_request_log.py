@@ -101,11 +101,11 @@ class RequestLog(Case):
     def test_the_open_inference_protocol_is_logged_as_predict(self):
         with self.serve(1) as server:
             status, body = server.post("/v2/models/half/infer", {
-                "inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, 2]}]})
+                "inputs": [{"name": "x", "shape": [2, 1], "datatype": "FP32", "data": [1, 2]}]})
             self.assertEqual(status, 200, body)
             with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
                 request = grpc_service_pb2.ModelInferRequest(model_name="half")
-                x = request.inputs.add(name="x", datatype="FP32", shape=[1])
+                x = request.inputs.add(name="x", datatype="FP32", shape=[1, 1])
                 x.contents.fp32_contents.append(4)
                 request.outputs.add(name="y")
                 grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request, timeout=WAIT)

@@ -154,7 +154,7 @@ class RequestMemory(Case):
         server = self.serve()
         words = "for names and other fields, than the 16 MiB that a gRPC request may take"
         request = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two", id="i" * (17 * MIB))
-        request.inputs.add(name="x", datatype="FP32", shape=[1])
+        request.inputs.add(name="x", datatype="FP32", shape=[1, 1])
         request.raw_input_contents.append(struct.pack("<f", 1))
         codes, texts = self.codes([self.oip.ModelInfer.future(request, timeout=WAIT)])
         self.assertEqual(codes, {CODE.RESOURCE_EXHAUSTED: 1})

@@ -29,7 +29,7 @@ HOSTILE = ("", "-", "00", PARENT[:-1], PARENT + "0", PARENT + "-more", PARENT.up
 PREDICT = "/v1/models/half_plus_two:predict"
 REQUESTS = ((PREDICT, {"instances": [1.0]}),
             ("/v2/models/half_plus_two/infer",
-             {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1.0]}]}))
+             {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1.0]}]}))
 
 
 class TracingCase(GrpcCase):
@@ -53,7 +53,7 @@ class TracingCase(GrpcCase):
         """Returns an inference over gRPC for each protocol, as functions that return the call of the inference."""
         channel = self.client(server).channel
         oip = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two")
-        x = oip.inputs.add(name="x", datatype="FP32", shape=[1])
+        x = oip.inputs.add(name="x", datatype="FP32", shape=[1, 1])
         x.contents.fp32_contents.append(1.0)
         stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel)
         client = self.client(server)
@@ -96,7 +96,7 @@ class Headers(TracingCase):
     def test_a_stream_answers_with_its_trace(self):
         server = self.serve(f"--models={MODELS}", "--access_log")
         oip = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two")
-        oip.inputs.add(name="x", datatype="FP32", shape=[1]).contents.fp32_contents.append(1.0)
+        oip.inputs.add(name="x", datatype="FP32", shape=[1, 1]).contents.fp32_contents.append(1.0)
         stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(self.client(server).channel)
         call = stub.ModelStreamInfer(iter([oip] * 3), timeout=WAIT, metadata=(("traceparent", PARENT), ("tracestate", "a=1")))
         self.assertEqual(len(list(call)), 3)
@@ -273,7 +273,7 @@ class Export(ExportCase):
         collector = self.collector()
         server = self.traced(collector)
         oip = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two")
-        oip.inputs.add(name="x", datatype="FP32", shape=[1]).contents.fp32_contents.append(1.0)
+        oip.inputs.add(name="x", datatype="FP32", shape=[1, 1]).contents.fp32_contents.append(1.0)
         stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(self.client(server).channel)
         call = stub.ModelStreamInfer(iter([oip] * 3), timeout=WAIT, metadata=(("traceparent", PARENT), ("tracestate", "a=1")))
         self.assertEqual(len(list(call)), 3)

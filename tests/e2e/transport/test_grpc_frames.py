@@ -459,7 +459,7 @@ class Frames(Case):
         """Sends as many frames for each message as grpc-go: the prefix, the rest, pings and windows."""
         n, at_once = 10000, 50
         body = oip.ModelInferRequest(model_name="half_plus_two", raw_input_contents=[bytes(4)])
-        body.inputs.add(name="x", datatype="FP32", shape=[1])
+        body.inputs.add(name="x", datatype="FP32", shape=[1, 1])
         body = http2.message(body.SerializeToString())
         with self.serve() as server, http2.Connection(server.grpc_port) as c:
             self.settle(c)

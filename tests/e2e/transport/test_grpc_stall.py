@@ -70,7 +70,7 @@ def half_plus_two(n=1):
 
 def infer_half_plus_two():
     request = grpc_service_pb2.ModelInferRequest(model_name="half_plus_two")
-    request.inputs.add(name="x", datatype="FP32", shape=[1])
+    request.inputs.add(name="x", datatype="FP32", shape=[1, 1])
     request.raw_input_contents.append(bytes(4))
     return request.SerializeToString()
 

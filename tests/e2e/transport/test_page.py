@@ -387,7 +387,7 @@ class Page(PageCase):
             for origin in ("http://evil.example", "null", f"http://127.0.0.1:{self.server.rest_port + 1}"):
                 status, _, body = ask(path, Origin=origin)
                 self.assertEqual(status, 403)
-                self.assertIn("the request has a foreign Origin", body.decode())
+                self.assertIn("the request has the foreign Origin", body.decode())
             for site in ("cross-site", "same-site"):
                 status, _, body = ask(path, Sec_Fetch_Site=site, Sec_Fetch_Mode="no-cors")
                 self.assertEqual(status, 403)

@@ -24,6 +24,25 @@ static void gzip_is_accepted_by_name_or_by_star(void **state)
             fail_msg("\"%s\" does not accept gzip", no[i]);
 }
 
+static void a_coding_is_one_that_the_server_knows(void **state)
+{
+    const struct {
+        const char *value;
+        bool is_known, is_compressed;
+    } cases[] = {
+        {"gzip", true, true},         {"X-GZIP", true, true},     {"Deflate", true, true},
+        {"identity", true, false},    {"", true, false},          {"br", false, false},
+        {"gzip, gzip", false, false}, {"gzip;q=1", false, false}, {"gzi", false, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bool is_compressed = false;
+        assert_int_equal(srv_http_coding(cases[i].value, &is_compressed), cases[i].is_known);
+        assert_int_equal(is_compressed, cases[i].is_compressed);
+    }
+}
+
 static void openmetrics_must_be_named_and_not_weigh_less_than_text(void **state)
 {
     (void)state;
@@ -112,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gzip_is_accepted_by_name_or_by_star),
+        cmocka_unit_test(a_coding_is_one_that_the_server_knows),
         cmocka_unit_test(openmetrics_must_be_named_and_not_weigh_less_than_text),
         cmocka_unit_test(a_type_is_named_by_itself_only),
         cmocka_unit_test(a_length_is_digits_that_fit),

@@ -395,7 +395,7 @@ static bool response_has(const struct world *w, const char *bytes, size_t n)
 static void json_is_answered_as_json(void **state)
 {
     struct world *w = *state;
-    assert_ok(infer_json(w, "{\"id\":\"i \\\"1\\\"\",\"inputs\":[{\"name\":\"x\",\"shape\":[2],"
+    assert_ok(infer_json(w, "{\"id\":\"i \\\"1\\\"\",\"inputs\":[{\"name\":\"x\",\"shape\":[2,1],"
                             "\"datatype\":\"FP32\",\"data\":[1,5]}]}"),
               &w->err);
     const char data[] = "\"data\":[2.5, 4.5]", id[] = "\"id\":\"i \\\"1\\\"\"";
@@ -407,7 +407,7 @@ static void json_is_answered_as_json(void **state)
 static void binary_data_follow_the_json_both_ways(void **state)
 {
     struct world *w = *state;
-    const char json[] = "{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\","
+    const char json[] = "{\"inputs\":[{\"name\":\"x\",\"shape\":[1,1],\"datatype\":\"FP32\","
                         "\"parameters\":{\"binary_data_size\":4}}],\"outputs\":[{\"name\":\"y\","
                         "\"parameters\":{\"binary_data\":true}}]}";
     char request[sizeof json + 4], length[16];
@@ -434,21 +434,23 @@ static void requests_that_the_signature_does_not_fit_are_refused(void **state)
         const char *request, *words;
     } cases[] = {
         {"{\"inputs\":[]}", "input \"x\" is missing"},
-        {"{\"inputs\":[{\"name\":\"z\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}]}",
+        {"{\"inputs\":[{\"name\":\"z\",\"shape\":[1,1],\"datatype\":\"FP32\",\"data\":[1]}]}",
          "input \"z\" is none of the signature"},
-        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP64\",\"data\":[1]}]}",
+        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,1],\"datatype\":\"FP64\",\"data\":[1]}]}",
          "has the datatype FP64, but the model takes FP32"},
-        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]},"
-         "{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}]}",
+        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,1],\"datatype\":\"FP32\",\"data\":[1]},"
+         "{\"name\":\"x\",\"shape\":[1,1],\"datatype\":\"FP32\",\"data\":[1]}]}",
          "input \"x\" is given twice"},
-        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[3],\"datatype\":\"FP32\",\"data\":[1,2]}]}",
+        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[3,1],\"datatype\":\"FP32\",\"data\":[1,2]}]}",
          "input \"x\""},
-        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}],"
+        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,1],\"datatype\":\"FP32\",\"data\":[1]}],"
          "\"outputs\":[{\"name\":\"y\"},{\"name\":\"y\"}]}",
          "output \"y\" is requested twice"},
-        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1],\"datatype\":\"FP32\",\"data\":[1]}],"
+        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,1],\"datatype\":\"FP32\",\"data\":[1]}],"
          "\"outputs\":[{\"name\":\"q\"}]}",
-         "output \"q\" is none of the signature serving_default"},
+         "output \"q\" is none of the signature \"serving_default\"; it has \"y\""},
+        {"{\"inputs\":[{\"name\":\"x\",\"shape\":[1,2],\"datatype\":\"FP32\",\"data\":[1,2]}]}",
+         "unexpected shape for input 'x' for model 'half_plus_two'. Expected [-1,1], got [1,2]"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -458,9 +460,9 @@ static void requests_that_the_signature_does_not_fit_are_refused(void **state)
 static void messages_are_answered_in_the_form_of_the_request(void **state)
 {
     struct world *w = *state;
-    const char raw[] = "\x0a\x0dhalf_plus_two\x2a\x0c\x0a\1x\x12\4FP32\x1a\1\1\x3a\4\0\0\x80\x3f";
+    const char raw[] = "\x0a\x0dhalf_plus_two\x2a\x0d\x0a\1x\x12\4FP32\x1a\2\1\1\x3a\4\0\0\x80\x3f";
     const char contents[] =
-        "\x0a\x0dhalf_plus_two\x2a\x14\x0a\1x\x12\4FP32\x1a\1\1\x2a\6\x32\4\0\0\x80\x3f";
+        "\x0a\x0dhalf_plus_two\x2a\x15\x0a\1x\x12\4FP32\x1a\2\1\1\x2a\6\x32\4\0\0\x80\x3f";
 
     assert_ok(infer(w, &srv_oip_infer, NULL, raw, sizeof raw - 1), &w->err);
     assert_true(rt_span_is(w->inf.spec.name, "half_plus_two"));
