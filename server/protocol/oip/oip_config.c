@@ -58,7 +58,7 @@ static enum rt_status reserve(struct srv_description *d, struct index *index, in
 static enum rt_status add_empty(struct srv_description *d, struct index *index, const char *model)
 {
     const char *why;
-    enum rt_status st = srv_status_trouble(d->server->manager, rt_span_str(model), d->arena, &why);
+    enum rt_status st = srv_status_problem(d->server->manager, rt_span_str(model), d->arena, &why);
 
     if (!st)
         st = reserve(d, index, 1);
