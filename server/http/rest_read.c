@@ -360,8 +360,10 @@ static enum rt_status take_quota(struct srv_rest_call *req)
     if (strcmp(by, "tls") != 0 && values_of(req, by).is_repeated)
         return srv_quota_fail_repeated(by, &r->err);
     const struct rt_span key = quota_client(req, name, sizeof name);
-    return srv_admit(r->server, key, req->length == UINT64_MAX ? 0 : req->length, req->loop->now_ns,
-                     &r->client, &req->retry_s, &r->err);
+    /* A body that is refused for its length is not read, so its client owes nothing for it. */
+    const bool is_read = req->length <= (uint64_t)r->server->options.max_body_bytes;
+    return srv_admit(r->server, key, is_read ? req->length : 0, req->loop->now_ns, &r->client,
+                     &req->retry_s, &r->err);
 }
 
 void srv_rest_charge_quota(struct srv_rest_call *req)

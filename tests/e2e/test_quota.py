@@ -126,6 +126,10 @@ class Quota(unittest.TestCase):
         wait_for(lambda: self.server.metric("slipway_bytes_in_flight") == 0, "the server to forget the body")
         self.assertEqual(self.ask("d")[0], 429)  # it did not end, but has arrived
         with socket.create_connection(("127.0.0.1", self.server.rest_port), WAIT) as s:
+            s.sendall(f"POST {PATHS[0]} HTTP/1.1\r\nHost: x\r\nX-Client: f\r\nContent-Length: {9 * 10**18}\r\n\r\n".encode())
+            self.assertIn(b" 413 ", s.recv(65536))
+        self.assertEqual(self.ask("f")[0], 200)  # a body that was refused for its length costs nothing
+        with socket.create_connection(("127.0.0.1", self.server.rest_port), WAIT) as s:
             s.sendall(f"POST {PATHS[0]} HTTP/1.1\r\nHost: x\r\nX-Client: e\r\nTransfer-Encoding: chunked\r\n\r\n"
                       "11170\r\n".encode() + large[:70000] + b"\r\nno size\r\n")
             self.assertIn(b" 400 ", s.recv(100))
