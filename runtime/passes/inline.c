@@ -11,6 +11,7 @@
  * flow. In such a graph the call may be dead, but an inlined node without inputs would run.
  */
 #include "runtime/ir/match.h"
+#include "runtime/ir/subgraph.h"
 #include "runtime/passes/passes.h"
 
 #include <stdlib.h>
@@ -261,6 +262,42 @@ static enum rt_status forward_outputs(struct inlining *x, struct pl_edge *out, s
     return st;
 }
 
+/* Returns the type of an edge, or 0 if it is unknown. */
+static enum rt_dtype edge_dtype(const struct pl_graph *g, struct pl_edge e)
+{
+    const struct pl_node *n = &g->node[e.node];
+
+    return n->kind == PL_FEED ? (enum rt_dtype)n->feed_dtype : pl_edge_dtype(g, e);
+}
+
+static enum rt_status check_type(const struct pl_node *call, const char *what, int k,
+                                 enum rt_dtype is, enum rt_dtype wanted, struct rt_error *err)
+{
+    return is == wanted || !is
+               ? RT_OK
+               : rt_fail(err, RT_INVALID_ARGUMENT, "%s %d of call '%s' is %s, expected %s", what, k,
+                         call->name, rt_dtype_name(is), rt_dtype_name(wanted));
+}
+
+/* Checks that the values that enter the body and leave it have the types that the body and the
+ * call declare. A call that is not inlined is checked by the sub-plan's run. Later passes copy the
+ * types of producers, so a fused node would read other bytes than there are. */
+static enum rt_status check_types(const struct inlining *x, const struct rt_graph *body,
+                                  struct rt_error *err)
+{
+    const struct pl_node *call = &x->call;
+    enum rt_status st = RT_OK;
+
+    for (int k = 0; k < x->n_args && !st; k++)
+        st = check_type(call, "argument", k, edge_dtype(x->g, call->in[k + call->call_skip]),
+                        (enum rt_dtype)body->node[body->arg[k]].out_dtype[0], err);
+    for (int k = 0; k < call->n_out && !st; k++)
+        st = check_type(call, "result", k,
+                        (enum rt_dtype)body->node[body->ret[k].node].out_dtype[body->ret[k].out],
+                        (enum rt_dtype)call->def->out_dtype[k], err);
+    return st;
+}
+
 static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_graph *body,
                                   struct forward *f, struct rt_error *err)
 {
@@ -277,7 +314,9 @@ static enum rt_status inline_call(struct pl_graph *g, int at, const struct rt_gr
                        call->name, body->name, body->n_args, body->n_rets, x.n_args, call->n_out);
     if (call->depth >= MAX_DEPTH)
         return pl_fail_too_deep(g->session, body, call->name, MAX_DEPTH, err);
-    st = extract_body(&x, body, err);
+    st = check_types(&x, body, err);
+    if (!st)
+        st = extract_body(&x, body, err);
     if (!st && call->n_ctrl)
         st = add_entry(&x, err);
     x.base = g->n - x.n_args;

@@ -212,6 +212,41 @@ static void a_write_in_a_body_that_nothing_reaches_runs_once(void **state)
     rt_bytes_clear(&outer);
 }
 
+/* The types of a call, of its inputs and of its function may contradict each other. Fused nodes
+ * would then read other bytes than there are. */
+static void a_call_whose_types_lie_is_refused(void **state)
+{
+    static const char *const fetches[] = {"argument:0", "result:0", "branch:0", "nested:0"};
+    struct fixture *x = *state;
+    struct rt_bytes b;
+    rt_bytes_init(&b, 1 << 20);
+    gd_node(&b, "twice", "AddV2", "a a", "T=int32");
+    gd_function(&x->g, "ints", "a:int32", "out:int32", &b, "out=twice:z:0", "");
+    rt_bytes_clear(&b);
+    gd_node(&b, "twice", "AddV2", "a a", "T=float");
+    gd_function(&x->g, "floats", "a:float", "out:float", &b, "out=twice:z:0", "");
+    rt_bytes_clear(&b);
+    gd_node(&b, "call", "PartitionedCall", "a", "Tin=[float] Tout=[int32] f=@ints");
+    gd_function(&x->g, "outer", "a:float", "out:int32", &b, "out=call:output:0", "");
+    rt_bytes_clear(&b);
+    node(x, "p", "Placeholder", "", "dtype=float");
+    node(x, "yes", "Const", "", "dtype=bool value=bool<>:1");
+    node(x, "argument", "PartitionedCall", "p", "Tin=[float] Tout=[int32] f=@ints");
+    node(x, "result", "PartitionedCall", "p", "Tin=[float] Tout=[int32] f=@floats");
+    node(x, "branch", "StatelessIf", "yes p",
+         "Tcond=bool Tin=[float] Tout=[int32] then_branch=@ints else_branch=@ints");
+    node(x, "nested", "PartitionedCall", "p", "Tin=[float] Tout=[int32] f=@outer");
+    node(x, "right", "PartitionedCall", "p", "Tin=[float] Tout=[float] f=@floats");
+    open_session(x);
+    for (size_t i = 0; i < sizeof fetches / sizeof *fetches; i++) {
+        struct rt_tensor t = scalar(5), out;
+        assert_fails(run1(x, "p:0", &t, fetches[i], &out, NULL), RT_INVALID_ARGUMENT, &x->err,
+                     ", expected ");
+        rt_tensor_clear(&t);
+    }
+    assert_true(value1(x, "p:0", 5, "right:0") == 10);
+}
+
 static void functions_for_control_flow(struct fixture *x)
 {
     struct rt_bytes b;
@@ -387,6 +422,7 @@ int main(void)
         T(a_variable_is_one_slot_under_all_its_handles),
         T(a_frozen_variable_that_is_written_after_all_is_read_anew),
         T(a_write_in_a_body_that_nothing_reaches_runs_once),
+        T(a_call_whose_types_lie_is_refused),
         T(branches_and_loops_run_their_functions),
         T(a_function_that_calls_itself_for_ever_is_refused),
         T(many_threads_and_shapes_at_once_get_right_answers),
