@@ -381,8 +381,28 @@ static int64_t look_at_plain(int fd, const struct msghdr *message, size_t n)
     return v ? IS_CUT_OFF : (int64_t)n_work;
 }
 
+static bool is_unix_socket(int fd)
+{
+    int domain = AF_UNSPEC;
+    socklen_t n = sizeof domain;
+
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &n) == 0 && domain == AF_UNIX;
+}
+
 ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
+    /* A client of a UNIX socket may send descriptors, which the core would never close. Without
+     * room for control data, the kernel closes them. Linux ignores MSG_ERRQUEUE on such a socket,
+     * so the core would take ordinary data for errors. */
+    if ((flags & MSG_ERRQUEUE || message->msg_controllen) && is_connection(fd) &&
+        is_unix_socket(fd)) {
+        message->msg_control = NULL;
+        message->msg_controllen = 0;
+        if (flags & MSG_ERRQUEUE) {
+            errno = EAGAIN;
+            return -1;
+        }
+    }
     if (flags || !is_connection(fd))
         return REAL_RECVMSG(fd, message, flags);
     if (srv_turns_is_gone(fd))
