@@ -427,3 +427,5 @@ CASES += one_node("EncodeProto", t("int32", [1, 2], [1, 2]), [t("string", [1, 1]
 for model in WORDPIECE:
     CASES += one_node("FastWordpieceTokenizeWithOffsets", s("a", "aa b", "##a"), t("uint8", [len(model)], model))
 CASES += one_node("FastBertNormalize", s("aba", "", "\0\xff"), t("uint8", [len(NORMALIZER)], NORMALIZER), get_offsets=True)
+CASES += one_node("TFText>NgramsStringJoin", t("string", [2, 2], ["a", "b", "c", ""]), [], width=2, axis=-1, string_separator="-",
+                  Tsplits="int64")
