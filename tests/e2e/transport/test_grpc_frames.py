@@ -419,7 +419,7 @@ class Frames(Case):
         """Sends three times the limit by streams that stay open, one message at a time. All of them are answered."""
         n = 12
         request = oip.ModelInferRequest(model_name="half_plus_two", raw_input_contents=[bytes(MEBI)])
-        request.inputs.add(name="x", datatype="FP32", shape=[MEBI // 4])
+        request.inputs.add(name="x", datatype="FP32", shape=[MEBI // 4, 1])
         with self.serve("--max_bytes_in_flight=16M", "--max_body_bytes=8M", *flags) as server, \
                 contextlib.ExitStack() as stack:
             ends, calls = [threading.Event() for _ in range(n)], []
