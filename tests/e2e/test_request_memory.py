@@ -175,7 +175,7 @@ class RequestMemory(Case):
             shutil.copytree(os.path.join(MODELS, "half_plus_two", "2"), self.path("triton_" + name, "1", "model.savedmodel"))
             with open(self.path("triton_" + name, "config.pbtxt"), "w", encoding="ascii") as file:
                 file.write('model_warmup { name: "w" inputs { key: "x" value { data_type: TYPE_FP32 zero_data: true '
-                           f"dims: {size // 2} }} }} }}")
+                           f"dims: [ {size // 2}, 1 ] }} }} }}")
         server = self.serve("--run_memory_total_bytes=512M")
         for kind, words in (("file", "the request as tensors is larger than --max_bytes_in_flight"),
                             ("triton", 'config.pbtxt: model_warmup "w": the request is larger than --max_bytes_in_flight')):
