@@ -391,17 +391,11 @@ static bool is_unix_socket(int fd)
 
 ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
-    /* A client of a UNIX socket may send descriptors, which the core would never close. Without
-     * room for control data, the kernel closes them. Linux ignores MSG_ERRQUEUE on such a socket,
-     * so the core would take ordinary data for errors. */
-    if ((flags & MSG_ERRQUEUE || message->msg_controllen) && is_connection(fd) &&
-        is_unix_socket(fd)) {
-        message->msg_control = NULL;
-        message->msg_controllen = 0;
-        if (flags & MSG_ERRQUEUE) {
-            errno = EAGAIN;
-            return -1;
-        }
+    /* Linux ignores MSG_ERRQUEUE on a UNIX socket, so the core, which asks for errors, would take
+     * ordinary data, and descriptors that the client has sent, which it would never close. */
+    if (flags & MSG_ERRQUEUE && is_connection(fd) && is_unix_socket(fd)) {
+        errno = EAGAIN;
+        return -1;
     }
     if (flags || !is_connection(fd))
         return REAL_RECVMSG(fd, message, flags);

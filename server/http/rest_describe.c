@@ -15,12 +15,13 @@ bool srv_rest_describe(struct srv_rest_request *r)
     enum rt_status st = RT_OK;
 
     /* The I/O loop inflates the body, so it may not become long. */
-    if (r->gzip && r->route.protocol && r->route.protocol->checks_coding)
+    if (r->gzip && r->route.protocol && r->route.protocol->checks_coding) {
         st = srv_rest_inflate(r, SRV_DESCRIBE_ON_LOOP_BYTES);
-    if (!st && r->gzip && r->route.protocol && r->route.protocol->checks_coding)
-        st = rt_fail(&r->err, RT_INVALID_ARGUMENT,
-                     "the request's body has more than %d bytes when it is inflated",
-                     SRV_DESCRIBE_ON_LOOP_BYTES);
+        if (!st && r->gzip)
+            st = rt_fail(&r->err, RT_INVALID_ARGUMENT,
+                         "the request's body has more than %d bytes when it is inflated",
+                         SRV_DESCRIBE_ON_LOOP_BYTES);
+    }
     if (st) {
         srv_rest_fail(r, st);
         return false;
