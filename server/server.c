@@ -28,6 +28,7 @@
 #include "server/versions/manager.h"
 #include "server/metrics/metrics.h"
 #include "server/request_log/request_log.h"
+#include "server/protocol/admin.h"
 #include "server/tracing/profile.h"
 #include "server/tracing/tracer_options.h"
 #include "server/http/rest.h"
@@ -183,7 +184,9 @@ static enum rt_status start_parts(struct srv_server *s, struct rt_error *err)
     s->compiler = o->specialise ? rt_compiler_new() : NULL;
     if (o->specialise && !s->compiler)
         return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the compiling thread could not be started");
-    enum rt_status st = start_tracer(s, err);
+    enum rt_status st = srv_admin_check_files(o, err);
+    if (!st)
+        st = start_tracer(s, err);
     s->profile = s->options.page ? srv_profile_new() : NULL;
     if (!st && s->options.page && !s->profile)
         st = rt_fail_memory(err, "the page", 0);
@@ -358,6 +361,11 @@ static const char *rest_scheme(const struct srv_options *o)
     return *o->rest_tls_cert_file ? "https" : "http";
 }
 
+static bool is_json_log(const struct srv_options *o)
+{
+    return strcmp(o->log_format, "json") == 0;
+}
+
 static void print_where(const struct srv_server *s, const struct ports *ports)
 {
     const struct srv_options *o = &s->options;
@@ -370,6 +378,18 @@ static void print_where(const struct srv_server *s, const struct ports *ports)
     if (ports->page && end)
         rt_print(stdout, "page  %s://%.*s:%d/\n", rest_scheme(o), (int)(end - o->page_address),
                  o->page_address, ports->page);
+    fflush(stdout);
+}
+
+/* Prints that the server is ready, and an example request if `hint` is not empty. With
+ * --log_format=json, both are a line of the log, so that standard output and standard error
+ * together have only lines of JSON. */
+static void print_ready(const struct srv_server *s, const char *hint)
+{
+    if (is_json_log(&s->options))
+        RT_LOG(RT_LOG_INFO, "ready%s%s", *hint ? "; try: " : "", hint);
+    else
+        rt_print(stdout, *hint ? "ready; try:\n  %s\n" : "ready\n", hint);
     fflush(stdout);
 }
 
@@ -395,11 +415,7 @@ static void serve(struct srv_server *s, int signals, int rest_port)
         /* A command would need the client's own certificate and key. */
         if (!*s->options.rest_tls_client_ca_file)
             srv_manager_look(s->manager, make_hint, &h);
-        if (h.text.n && !h.text.failed && h.text.n < LONGEST_HINT)
-            rt_print(stdout, "ready; try:\n  %s\n", h.text.p);
-        else
-            rt_print(stdout, "ready\n");
-        fflush(stdout);
+        print_ready(s, h.text.n && !h.text.failed && h.text.n < LONGEST_HINT ? h.text.p : "");
         rt_bytes_clear(&h.text);
         is_announced = true;
     }
@@ -509,13 +525,16 @@ static void stop_parts(struct srv_server *s)
 }
 
 /* Reports why the server does not start: on standard output, as TensorFlow Serving does, or, with
- * --log_format=json, as a line of the log. */
+ * --log_format=json, as a line of the log. No line of the log follows, not even of loads that are
+ * still running. */
 static int start_failed(bool is_json, enum rt_status st, const struct rt_error *err)
 {
+    atomic_store(&rt_log_level, RT_LOG_ERROR - 1);
     if (is_json)
         rt_log_write(RT_LOG_ERROR, "Failed to start server. Error: %s: %s", rt_status_name(st),
                      rt_error_text(err));
-    else
+    rt_log_stop();
+    if (!is_json)
         rt_print(stdout, "Failed to start server. Error: %s: %s\n", rt_status_name(st),
                  rt_error_text(err));
     /* loads may still be running, so the process ends without cleanup */
@@ -530,7 +549,7 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     int signals = signals_fd();
     struct ports ports = {0};
     atomic_store(&rt_log_level, (int)options->log_level);
-    const bool is_json = strcmp(options->log_format, "json") == 0;
+    const bool is_json = is_json_log(options);
     rt_log_start(is_json ? RT_LOG_JSON : RT_LOG_TEXT);
     raise_open_files();
     struct srv_server *s = calloc(1, sizeof *s);
@@ -565,7 +584,9 @@ int srv_server_main(const struct srv_options *options, const struct rt_registry 
     if (st && go_on)
         return start_failed(is_json, st, &err);
     if (go_on) {
-        if (!options->as_tensorflow)
+        srv_admin_warn(options);
+        /* Lines of the log have said where the listeners are. */
+        if (!options->as_tensorflow && !is_json)
             print_where(s, &ports);
         serve(s, signals, ports.rest);
         drain(s, signals);

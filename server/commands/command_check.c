@@ -9,6 +9,7 @@
 #include "server/config/batching.h"
 #include "server/grpc/grpc.h"
 #include "server/http/rest_tls.h"
+#include "server/protocol/admin.h"
 #include "server/config/otel_environment.h"
 #include "server/config/settings.h"
 #include "server/tracing/tracer_options.h"
@@ -237,7 +238,7 @@ static enum rt_status check_transports(const struct srv_options *o, struct rt_er
     srv_rest_tls_clear(&tls);
     if (!st && srv_settings_wants_grpc(o))
         st = srv_grpc_check(o, err);
-    return st;
+    return st ? st : srv_admin_check_files(o, err);
 }
 
 /* Checks the collector of traces, which the environment may name too. */

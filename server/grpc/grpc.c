@@ -230,8 +230,6 @@ static enum rt_status make_core(struct srv_grpc *g, struct rt_error *err)
         st = srv_grpc_credentials(&g->server->options, &g->credentials, err);
     for (int i = 0; i < g->n_ports && !st && srv_grpc_is_secure(&g->server->options); i++)
         st = srv_grpc_listen_secure(&g->ports[i], g->credentials, err);
-    if (!st)
-        st = srv_admin_start(&g->server->options, err);
     if (st)
         return st;
     grpc_channel_credentials *plain = grpc_insecure_credentials_create();
@@ -334,8 +332,6 @@ enum rt_status srv_grpc_check(const struct srv_options *o, struct rt_error *err)
         st = srv_grpc_credentials(o, &credentials, err);
     if (credentials)
         grpc_server_credentials_release(credentials);
-    if (!st)
-        st = srv_admin_check_files(o, err);
     grpc_shutdown();
     rt_arena_free(arena);
     return st;

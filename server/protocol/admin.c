@@ -107,14 +107,11 @@ enum rt_status srv_admin_check_files(const struct srv_options *o, struct rt_erro
     return read_token(o->admin_token_file, buffer, &token, err);
 }
 
-enum rt_status srv_admin_start(const struct srv_options *o, struct rt_error *err)
+void srv_admin_warn(const struct srv_options *o)
 {
-    const enum rt_status st = srv_admin_check_files(o, err);
-
-    if (!st && !srv_admin_has_address(o) && !*o->admin_token_file)
+    if (!srv_admin_has_address(o) && !*o->admin_token_file)
         RT_LOG(RT_LOG_WARNING, "whoever reaches the gRPC port or the REST port may change which "
                                "models are served (HandleReloadConfigRequest, load and unload): "
                                "see --admin_address, --admin_socket, --admin_token_file and "
                                "--model_root");
-    return st;
 }

@@ -28,8 +28,7 @@ enum rt_status srv_admin_check(const struct srv_options *o, const struct srv_adm
 bool srv_admin_has_address(const struct srv_options *o);
 /* Checks that --model_root exists and that --admin_token_file is readable and contains a token. */
 enum rt_status srv_admin_check_files(const struct srv_options *o, struct rt_error *err);
-/* Makes the checks of srv_admin_check_files, and logs a warning if every client may perform admin
- * actions. */
-enum rt_status srv_admin_start(const struct srv_options *o, struct rt_error *err);
+/* Logs a warning if every client of the gRPC or REST port may perform admin actions. */
+void srv_admin_warn(const struct srv_options *o);
 
 #endif
