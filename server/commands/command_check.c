@@ -1,7 +1,9 @@
 #include "server/commands/command.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/base/print.h"
 #include "runtime/select/autotune.h"
@@ -13,6 +15,7 @@
 #include "server/config/otel_environment.h"
 #include "server/config/settings.h"
 #include "server/tracing/tracer_options.h"
+#include "server/triton/triton.h"
 #include "server/versions/source.h"
 
 static const char usage[] =
@@ -98,6 +101,10 @@ static int parse_args(struct check *c, int argc, const char *const *argv)
     }
     switch (srv_options_parse(&c->options, false, n, flags, stderr)) {
     case SRV_PARSE_RUN:
+        if (file && access(file, R_OK)) {
+            rt_print(stderr, "slipway check-config: %s: %s\n", file, strerror(errno));
+            return SRV_EXIT_FAILED;
+        }
         srv_otel_environment(&c->options, getenv);
         return -1;
     case SRV_PARSE_EXIT_0:
@@ -149,11 +156,34 @@ static void print_gpu(const struct srv_gpu_config *g)
                  g->instances == 1 ? "" : "es");
 }
 
-static void print_model(struct check *c, const struct srv_model_config *m)
+/* Reads config.pbtxt of a Triton repository, with the labels of outputs, if the version `name` lies
+ * as in one. Sets *out to NULL if there is no such file. */
+static enum rt_status read_triton(const struct srv_model_config *m, const char *name,
+                                  struct srv_triton **out, struct rt_error *err)
+{
+    char *dir = srv_source_version_dir(m->base_path, name);
+    const enum rt_status st =
+        dir ? srv_triton_read_for(dir, out, err) : rt_fail_memory(err, "a path", 0);
+
+    free(dir);
+    return st;
+}
+
+/* Prints a model. Fails if its config.pbtxt is refused, which is printed too. */
+static enum rt_status print_model(struct check *c, const struct srv_model_config *stated,
+                                  struct rt_error *refused)
 {
     struct srv_scan scan;
     struct rt_error err = {.arena = c->arena};
+    struct srv_model_config config = *stated, *m = &config;
+    struct srv_triton *t = NULL;
     bool readable = !srv_source_scan(m, SRV_SCAN_MAX_NAMES, c->arena, &scan, &err);
+    const enum rt_status st =
+        readable && scan.n ? read_triton(m, scan.found[0].name, &t, refused) : RT_OK;
+    if (t && !m->has_policy) {
+        srv_triton_policy(t, m);
+        readable = !srv_source_scan(m, SRV_SCAN_MAX_NAMES, c->arena, &scan, &err);
+    }
     rt_print(stdout, "model %s\n  path      %s\n  policy    ", m->name, m->base_path);
     print_policy(m);
     rt_print(stdout, "\n  versions  ");
@@ -181,6 +211,12 @@ static void print_model(struct check *c, const struct srv_model_config *m)
         rt_print(stdout, "  warning   %s\n", rt_error_text(&err));
     else if (scan.warning)
         rt_print(stdout, "  warning   %s\n", scan.warning);
+    if (st)
+        rt_print(stdout, "  refused   %s\n", rt_error_text(refused));
+    else if (t && t->ignored)
+        rt_print(stdout, "  note      without effect in %s: %s\n", t->path, t->ignored);
+    srv_triton_free(t);
+    return st;
 }
 
 /* Checks the version labels as the server does at startup, when no version is available. Labels are
@@ -197,6 +233,30 @@ static enum rt_status check_labels(const struct srv_options *o, const struct srv
     return RT_OK;
 }
 
+/* Prints all models. Then fails if any of them is refused, with the first reason. */
+static enum rt_status print_models(struct check *c, const struct srv_config *base,
+                                   const struct srv_config *folder, struct rt_error *err)
+{
+    enum rt_status st = RT_OK;
+
+    for (int i = 0; i < base->n_models + (folder ? folder->n_models : 0); i++) {
+        const bool is_of_folder = i >= base->n_models;
+        const struct srv_model_config *m =
+            is_of_folder ? &folder->models[i - base->n_models] : &base->models[i];
+        struct rt_error refused = {.arena = c->arena};
+        if (is_of_folder && srv_config_find(base, m->name))
+            rt_print(stdout, "note: model %s is served as above, and not from %s\n", m->name,
+                     m->base_path);
+        else if (print_model(c, m, &refused) && !st)
+            st = rt_fail(err, refused.code, "model %s: %s", m->name, rt_error_text(&refused));
+    }
+    if (folder && folder->warning)
+        rt_print(stdout, "warning: %s\n", folder->warning);
+    if (!base->n_models && (!folder || !folder->n_models))
+        rt_print(stdout, "no models\n");
+    return st;
+}
+
 static enum rt_status check_models(struct check *c, struct rt_error *err)
 {
     const struct srv_options *o = &c->options;
@@ -208,18 +268,8 @@ static enum rt_status check_models(struct check *c, struct rt_error *err)
         st = srv_config_check_platforms(NULL, base, err);
     if (!st && *o->models)
         st = srv_config_from_folder(o->models, &folder, err);
-    for (int i = 0; !st && i < base->n_models; i++)
-        print_model(c, &base->models[i]);
-    for (int i = 0; !st && folder && i < folder->n_models; i++)
-        if (srv_config_find(base, folder->models[i].name))
-            rt_print(stdout, "note: model %s is served as above, and not from %s\n",
-                     folder->models[i].name, folder->models[i].base_path);
-        else
-            print_model(c, &folder->models[i]);
-    if (!st && folder && folder->warning)
-        rt_print(stdout, "warning: %s\n", folder->warning);
-    if (!st && !base->n_models && (!folder || !folder->n_models))
-        rt_print(stdout, "no models\n");
+    if (!st)
+        st = print_models(c, base, folder, err);
     srv_config_free(folder);
     srv_config_free(base);
     return st;
@@ -310,8 +360,6 @@ static enum rt_status check(struct check *c, struct rt_error *err)
         st = check_models(c, err);
     if (st)
         return st;
-    if (srv_settings_port_warning(o))
-        rt_print(stdout, "warning: %s\n", srv_settings_port_warning(o));
     if (*o->platform_config_file || *o->batching_parameters_file || o->enable_batching)
         print_batching(&batching);
     if (*o->platform_config_file || *o->tensorflow_session_config_file || o->num_workers)

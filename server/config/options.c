@@ -37,7 +37,8 @@ struct row {
     const char *as_tensorflow;
     /* default value of `slipway serve`, or NULL if as_tensorflow applies */
     const char *own;
-    /* range of the value of an INTEGER, BYTES or SECONDS flag; for SECONDS, in milliseconds */
+    /* range of the value of an INTEGER, BYTES or SECONDS flag, or of a FLOAT flag of Slipway; for
+     * SECONDS, in milliseconds */
     int64_t min, max;
     const char *help;
 };
@@ -83,14 +84,15 @@ static bool parse_bytes(const char *text, int64_t *out)
 }
 
 /* Parses a number as TensorFlow does: with sscanf, which also accepts leading white space, a sign,
- * hexadecimal digits, inf and nan, and without a rest. A flag of Slipway must be finite and not
- * negative. */
+ * hexadecimal digits, inf and nan, and without a rest. A flag of Slipway must be finite, not
+ * negative and in the flag's range. */
 static bool parse_float(const struct row *row, const char *text, double *out)
 {
     char rest;
 
     return sscanf(text, "%lf%c", out, &rest) == 1 &&
-           (row->meaning != OURS || (isfinite(*out) && *out >= 0));
+           (row->meaning != OURS ||
+            (isfinite(*out) && *out >= 0 && (row->max == INT64_MAX || *out <= (double)row->max)));
 }
 
 /* Stores the value of a flag in the options. `text` is NULL if the flag has no value, which only
@@ -288,9 +290,8 @@ static void print_accepted_values(FILE *out, const struct row *row)
         [FLOAT] = "a number",
     };
     fprintf(out, "--%s takes %s", row->name, takes[row->kind]);
-    if (row->kind == FLOAT && row->meaning == OURS)
-        fprintf(out, " of at least 0");
-    if (row->kind == INTEGER || row->kind == BYTES || row->kind == SECONDS)
+    if (row->kind == INTEGER || row->kind == BYTES || row->kind == SECONDS ||
+        (row->kind == FLOAT && row->meaning == OURS))
         print_range(out, row);
     else
         fprintf(out, "\n");

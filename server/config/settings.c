@@ -397,14 +397,17 @@ enum rt_status srv_settings_check_quota(const struct srv_options *o, struct rt_e
 
     if (!*o->quota_client && !has_limit)
         return RT_OK;
-    if (!*o->quota_client || !has_limit)
+    if (!has_limit)
         return rt_fail(err, RT_INVALID_ARGUMENT,
-                       "--quota_client needs --quota_requests_per_second, "
-                       "--quota_bytes_per_second or --quota_queue_share, and they need "
-                       "--quota_client");
-    if (o->quota_queue_share > 1)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "--quota_queue_share=%g is larger than 1",
-                       o->quota_queue_share);
+                       "--quota_client=%s needs a limit: --quota_requests_per_second, "
+                       "--quota_bytes_per_second or --quota_queue_share",
+                       o->quota_client);
+    if (!*o->quota_client)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--%s needs --quota_client, which says what names the client of a request",
+                       o->quota_requests_per_second > 0 ? "quota_requests_per_second"
+                       : o->quota_bytes_per_second > 0  ? "quota_bytes_per_second"
+                                                        : "quota_queue_share");
     if (!is_header_name(o->quota_client))
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "--quota_client=%s is neither tls nor the lower-case name of a header",
@@ -496,6 +499,10 @@ static enum rt_status check_listeners(const struct srv_options *o, struct rt_err
         st = add_listener(list, &n, "admin_address", o->admin_address, err);
     if (st)
         return st;
+    if (!o->as_tensorflow && o->port && o->port == o->rest_api_port)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "--port and --rest_api_port are both %lld: gRPC and REST need a port each",
+                       (long long)o->port);
     n_with_host = n;
     if (srv_settings_wants_rest(o))
         add_port(list, &n, "rest_api_port", o->bind_address, o->rest_api_port);

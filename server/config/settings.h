@@ -41,7 +41,8 @@ enum rt_status srv_settings_check_quota_tls(const struct srv_options *o, bool gr
 enum rt_status srv_settings_split_address(const char *flag, const char *value, char *host,
                                           size_t capacity, int64_t *port, struct rt_error *err);
 /* Returns TensorFlow Serving's message that there is no REST port because gRPC has the same port,
- * or NULL if the ports differ. */
+ * or NULL if the ports differ. srv_settings_check_addresses refuses equal ports of `slipway serve`.
+ */
 const char *srv_settings_port_warning(const struct srv_options *o);
 /* Returns whether there is a REST port. */
 bool srv_settings_wants_rest(const struct srv_options *o);

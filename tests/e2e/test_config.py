@@ -6,9 +6,11 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import time
 import unittest.mock
 
+import support
 from support import MODELS, SLOW, Case, Server, command, free_ports, wait_for
 
 PLUS_3, PLUS_2 = "half_plus_two/1", "half_plus_two/2"
@@ -56,6 +58,26 @@ class Flags(ConfigCase):
             self.assertEqual(line["level"], "ERROR")
             self.assertIn(missing, line["msg"])
             self.assertEqual(server.out(), "")
+
+    def test_all_lines_of_a_json_log_and_standard_output_are_json(self):
+        with Server(f"--models={MODELS}", "--log_format=json", "--access_log") as server:
+            self.logged(server, '"msg":"ready; try: curl -d ')
+            self.assertEqual(server.predict("half_plus_two", [1.0]), [2.5])
+            server.stop()
+            for line in server.log().splitlines():
+                json.loads(line)
+            self.assertIn(f"Exporting HTTP/REST API at:127.0.0.1:{server.rest_port} ...", server.log())
+            self.assertEqual(server.out(), "")
+
+    def test_the_reason_why_the_server_does_not_start_is_the_last_line(self):
+        with Server(f"--models={MODELS}", "--page_address=127.0.0.1:0") as server:
+            taken = f"--rest_api_port={server.rest_port}"
+            for more in ((), ("--log_format=json",), ("--log_level=3",)):
+                done = subprocess.run([support.binary(), "serve", "--port=0", f"--models={MODELS}", taken, *more], text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60 * SLOW, check=False)
+                self.assertEqual(done.returncode, 255)
+                self.assertIn("Failed to start server. Error: ", done.stdout.splitlines()[-1])
+                self.assertNotIn("whoever reaches", done.stdout)
 
     def test_every_flag_is_taken_and_those_without_effect_say_why(self):
         self.put("m/1")
@@ -488,14 +510,12 @@ class CheckConfig(ConfigCase):
                 ("--bind_address=192.0.2.1", models, "--bind_address=192.0.2.1"),
                 ('"gpu:8501" is no host name', models, "--page_hosts=models.lan,gpu:8501"),
                 ("--otlp_endpoint=127.0.0.1:4318: it must begin with http", models, "--otlp_endpoint=127.0.0.1:4318"),
-                ("--trace_sampling_ratio=2: a number from 0 to 1 is expected", models, "--trace_sampling_ratio=2",
-                 "--otlp_endpoint=http://127.0.0.1:4318"),
                 ("--otlp_certificate: " + self.path("none"), models, "--otlp_endpoint=https://127.0.0.1:4318",
                  "--otlp_certificate=" + self.path("none")),
-                ("--quota_queue_share=2 is larger than 1", models, "--quota_client=x-c", "--quota_queue_share=2"),
                 ("--quota_client=tls needs the certificates of clients", models, "--quota_client=tls",
                  "--quota_requests_per_second=5"),
-                ("and they need --quota_client", models, "--quota_requests_per_second=5"),
+                ("--quota_requests_per_second needs --quota_client", models, "--quota_requests_per_second=5"),
+                ("--port and --rest_api_port are both 8500", models, "--port=8500", "--rest_api_port=8500"),
                 *((f"--{flag}: {self.path('none')}; No such file or directory", models, f"--{flag}={self.path('none')}",
                    "--enable_batching") for flag in (
                        "model_config_file", "batching_parameters_file", "monitoring_config_file", "platform_config_file",
@@ -516,11 +536,23 @@ class CheckConfig(ConfigCase):
                 code, out, err = command(*arguments, f"--models={MODELS}")
                 self.assertEqual((code, "--otlp_endpoint=collector:4318" in out + err), (status, True), out + err)
 
-    def test_one_port_for_both_is_a_warning(self):
+    def test_a_number_out_of_range_is_refused_with_the_range(self):
+        for flag, words in (("--trace_sampling_ratio=2", "takes a number from 0 to 1"),
+                            ("--trace_sampling_ratio=-1", "takes a number from 0 to 1"),
+                            ("--quota_queue_share=2", "takes a number from 0 to 1"),
+                            ("--golden_tolerance=-1", "takes a number of at least 0")):
+            with self.subTest(flag):
+                code, out, _ = command("serve", f"--models={MODELS}", flag)
+                self.assertEqual((code, words in out), (255, True), out)
+                code, _, err = command("check-config", f"--models={MODELS}", flag)
+                self.assertEqual((code, words in err), (2, True), err)
+
+    def test_a_file_that_is_not_there_is_named_as_it_was_given(self):
+        code, out, err = command("check-config", self.path("none"))
+        self.assertEqual((code, out, err), (1, "", f"slipway check-config: {self.path('none')}: No such file or directory\n"))
+
+    def test_the_page_may_have_the_port_of_grpc_at_another_address(self):
         port = free_ports(1)[0]
-        code, out, _ = command("check-config", f"--models={MODELS}", f"--port={port}", f"--rest_api_port={port}")
-        self.assertEqual(code, 0)
-        self.assertIn("warning: server_options.http_port cannot be same as grpc_port. ", out)
         code, out, _ = command("check-config", f"--models={MODELS}", f"--port={port}", "--rest_api_port=0",
                                f"--page_address=[::1]:{port}")
         self.assertEqual((code, "warning" in out), (0, False), out)

@@ -154,10 +154,11 @@ class Quota(unittest.TestCase):
         self.assertEqual(self.ask("c0")[0], 429)
 
     def test_flags_that_do_not_fit(self):
-        for flags, words in ((["--quota_client=x-client"], "needs --quota_requests_per_second"),
-                             ([SLOW_RATE], "need --quota_client"),
-                             (["--quota_queue_share=0.5"], "need --quota_client"),
-                             (["--quota_client=x-client", "--quota_queue_share=1.5"], "is larger than 1"),
+        for flags, words in ((["--quota_client=x-client"], "--quota_client=x-client needs a limit: --quota_requests_per_second"),
+                             ([SLOW_RATE], "--quota_requests_per_second needs --quota_client"),
+                             (["--quota_bytes_per_second=5"], "--quota_bytes_per_second needs --quota_client"),
+                             (["--quota_queue_share=0.5"], "--quota_queue_share needs --quota_client"),
+                             (["--quota_client=x-client", "--quota_queue_share=1.5"], "--quota_queue_share takes a number from 0 to 1"),
                              (["--quota_client=X-Client", SLOW_RATE], "lower-case name of a header"),
                              (["--quota_client=a b", SLOW_RATE], "lower-case name of a header"),
                              (["--quota_client=tls", SLOW_RATE], "needs the certificates of clients"),

@@ -164,6 +164,9 @@ static void a_float_is_parsed_as_tensorflow_does(void **state)
         assert_int_not_equal(PARSE(theirs == 1, "--golden_tolerance=-1"), SRV_PARSE_RUN);
         assert_int_not_equal(PARSE(theirs == 1, "--golden_tolerance=inf"), SRV_PARSE_RUN);
         assert_int_not_equal(PARSE(theirs == 1, "--golden_tolerance=nan"), SRV_PARSE_RUN);
+        assert_int_equal(PARSE(theirs == 1, "--trace_sampling_ratio=1"), SRV_PARSE_RUN);
+        assert_int_not_equal(PARSE(theirs == 1, "--trace_sampling_ratio=1.1"), SRV_PARSE_RUN);
+        assert_int_not_equal(PARSE(theirs == 1, "--quota_queue_share=2"), SRV_PARSE_RUN);
     }
 }
 
