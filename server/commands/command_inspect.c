@@ -10,6 +10,7 @@
 #include "runtime/base/print.h"
 #include "runtime/files/checkpoint.h"
 #include "server/commands/command.h"
+#include "server/triton/triton.h"
 
 enum {
     GRAPH_NODE = 1,
@@ -29,7 +30,8 @@ static const char usage[] =
     "       slipway inspect DIR --dump_passes[=NAME]\n"
     "Prints what the SavedModel in DIR (a version's or a model's directory) holds: tag sets,\n"
     "signatures, ops, variables, whether each signature may be batched, and what could not run.\n"
-    "Exit status 1 if anything that a signature, restore or init needs could not run.\n"
+    "Exit status 1 if anything that a signature, restore or init needs could not run, if the\n"
+    "model does not load, or if config.pbtxt of a Triton repository would be refused.\n"
     "  --plan            instead what a signature is compiled to: see --plan --help\n"
     "  --dump_passes     instead the compiler's graph after each pass, or after pass NAME: a node "
     "a\n"
@@ -54,13 +56,15 @@ struct inspected {
     struct rt_map functions;
     /* the checkpoint with the variables, or NULL if there is none */
     struct rt_checkpoint *checkpoint;
-    struct rt_model *model; /* NULL if the model was not loaded */
-    const char *trouble;    /* why the model was not loaded */
+    struct rt_model *model;    /* NULL if the model was not loaded */
+    const char *trouble;       /* why the model was not loaded, or would not be served */
+    struct srv_triton *triton; /* the model's config.pbtxt, or NULL */
     /* JSON array of objects with the keys op, node, reason and needed_by */
     json_t *unsupported;
     /* whether the time limit passed before all signatures were searched */
     bool is_search_cut;
-    int64_t timeout_ms;            /* time limit of the command, or 0 for no limit */
+    bool has_tags;      /* whether --tags was given; it replaces the tag that config.pbtxt names */
+    int64_t timeout_ms; /* time limit of the command, or 0 for no limit */
     const _Atomic bool *cancelled; /* becomes true when the time limit has passed */
     size_t n_fields;               /* number of protobuf fields read while counting ops */
     /* selects the passes whose graphs are printed, or NULL */
@@ -287,12 +291,29 @@ static enum rt_status no_such_tags(const struct inspected *in, const char *const
                    requested, there);
 }
 
+/* Sets in->trouble if config.pbtxt of a Triton repository contradicts the model, as the load of a
+ * version does. */
+static void check_triton(struct inspected *in)
+{
+    struct rt_error why = {.arena = in->arena};
+
+    if (in->model && in->triton && srv_triton_check_model(in->triton, in->model, &why))
+        in->trouble = rt_arena_strdup(in->arena, rt_error_text(&why));
+}
+
 static enum rt_status inspect(struct inspected *in, const char *dir, const char *const *tags,
                               int n_tags, struct rt_error *err)
 {
     const struct rt_check check = {check_time, in};
     const struct rt_checkpoint_run run = {.check = check_time, .arg = in};
+    struct rt_error refused = {.arena = in->arena};
     enum rt_status st = srv_find_version(dir, in->arena, &in->dir, err);
+    if (!st && srv_triton_read_for(in->dir, &in->triton, &refused))
+        in->trouble = rt_arena_strdup(in->arena, rt_error_text(&refused));
+    if (in->triton && in->triton->graph_tag && !in->has_tags) {
+        tags = &in->triton->graph_tag;
+        n_tags = 1;
+    }
     if (!st)
         st = rt_saved_model_read(&in->saved, in->dir, &check, err);
     if (st)
@@ -323,6 +344,7 @@ static enum rt_status inspect(struct inspected *in, const char *dir, const char 
                 ? rt_arena_printf(in->arena, "loading was given up after %g s (--timeout)",
                                   (double)in->timeout_ms / 1000)
                 : rt_arena_strdup(in->arena, rt_error_text(&trouble));
+    check_triton(in);
     return RT_OK;
 }
 
@@ -403,7 +425,7 @@ static void print_text(const struct inspected *in, bool variables)
     if (in->is_search_cut)
         rt_print(stdout,
                  "  not all signatures were searched for ops that cannot run (--timeout)\n");
-    else if (!n_unsupported)
+    else if (!n_unsupported && !in->trouble)
         rt_print(stdout, "  everything that is needed can run\n");
     for (size_t i = 0; i < n_unsupported; i++) {
         json_t *o = json_array_get(in->unsupported, i);
@@ -412,6 +434,8 @@ static void print_text(const struct inspected *in, bool variables)
                  json_string_value(json_object_get(o, "node")),
                  json_string_value(json_object_get(o, "needed_by")));
     }
+    if (in->triton && in->triton->ignored)
+        rt_print(stdout, "  without effect in %s: %s\n", in->triton->path, in->triton->ignored);
     if (in->trouble && !n_unsupported)
         rt_print(stdout, "  does not load: %s\n", in->trouble);
 }
@@ -525,7 +549,7 @@ static int split_tags(char *text, const char **tags)
 
 struct options {
     const char *dir;
-    const char *tags; /* requested tags, separated by commas */
+    const char *tags; /* requested tags, separated by commas, or NULL */
     /* the pass whose graph is printed, or NULL for all passes */
     const char *pass;
     bool json, variables, dumps;
@@ -597,7 +621,7 @@ static int print_inspected(const struct inspected *in, const struct options *o)
 
 int srv_command_inspect(int argc, const char *const *argv, const struct rt_registry *registry)
 {
-    struct options o = {.tags = "serve", .timeout_ms = TIMEOUT_MS};
+    struct options o = {.timeout_ms = TIMEOUT_MS};
     bool done = false;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--plan") == 0)
@@ -608,12 +632,13 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
     struct rt_pass_dump dump = {.put = put_dump, .pass = o.pass};
     struct inspected in = {.arena = rt_arena_new(SIZE_MAX),
                            .registry = registry,
+                           .has_tags = o.tags != NULL,
                            .timeout_ms = o.timeout_ms,
                            .cancelled = srv_limit_time(o.timeout_ms),
                            .dump = o.dumps ? &dump : NULL};
     struct rt_error err = {.arena = in.arena};
     const char *tags[MAX_TAGS];
-    char *copy = in.arena ? rt_arena_strdup(in.arena, o.tags) : NULL;
+    char *copy = in.arena ? rt_arena_strdup(in.arena, o.tags ? o.tags : "serve") : NULL;
     rt_map_init(&in.ops);
     rt_map_init(&in.functions);
     in.unsupported = json_array();
@@ -627,6 +652,7 @@ int srv_command_inspect(int argc, const char *const *argv, const struct rt_regis
         code = print_inspected(&in, &o);
     json_decref(in.unsupported);
     rt_model_free(in.model);
+    srv_triton_free(in.triton);
     rt_checkpoint_unref(in.checkpoint);
     rt_saved_model_free(in.saved);
     rt_map_clear(&in.ops);

@@ -11,7 +11,7 @@ import grpc
 import small_models
 import test_oip
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
-from support import Server, wait_for
+from support import Server, command, wait_for
 from test_oip import WAIT, tensor
 
 ENDLESS = 1e18
@@ -257,6 +257,26 @@ class Refusals(Repository):
                     self.assertIn(os.path.join(self.folder, f"m{i}", "config.pbtxt") + ":" + words, text)
                 else:
                     self.assertIn("gpu", text)
+                code, out, err = command("inspect", os.path.join(self.folder, f"m{i}"))
+                self.assertEqual((code, "gpu" in err if words == "a tag" else f"config.pbtxt:{words}" in out), (1, True), out + err)
+                self.assertNotIn("everything that is needed can run", out)
+        code, out, _ = command("inspect", os.path.join(self.folder, "good"))
+        self.assertEqual((code, "everything that is needed can run" in out), (0, True), out)
+
+    def test_check_config_reads_the_files_without_the_models(self):
+        self.model("good", "version_policy { specific { versions: 1 } } optimization { }", versions=(1, 2))
+        code, out, err = command("check-config", f"--models={self.folder}")
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertIn("policy    specific 1\n  versions  1\n", out)
+        self.assertIn("config.pbtxt: optimization (line 1)", out)
+        self.model("typo", "max_batchsize: 3")
+        self.model("group", 'platform: "ensemble"')
+        code, out, err = command("check-config", f"--models={self.folder}")
+        self.assertEqual(code, 1)
+        self.assertEqual(out.count("\n  refused   "), 2, out)
+        self.assertIn("model good\n", out)
+        self.assertIn("has no field named \"max_batchsize\"", out)
+        self.assertRegex(err, "^slipway check-config: INVALID_ARGUMENT: model (typo|group): .*config.pbtxt:1:")
 
     def test_the_name_is_that_of_the_directory(self):
         self.model("good", 'name: "good"')
