@@ -5,6 +5,8 @@
 const POINTS = 120; // events that a graph shows
 const MAX_SHOWN = 100000; // characters of an answer that are shown
 const MAX_ELEMENTS = 64; // elements of an example that the form fills in
+// the signature that TensorFlow Serving lists in a model's metadata, though no request may name it
+const INIT_OP = "__saved_model_init_op";
 const MAX_PIXELS = 512; // width and height of an image for an input that takes any size
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -33,6 +35,11 @@ function arrange(parent, nodes) {
 function count(n) {
   if (!Number.isFinite(n)) return "–";
   return n >= 100 || Number.isInteger(n) ? Math.round(n).toLocaleString("en") : n.toPrecision(2);
+}
+
+// A number of things, such as "1 request" or "2 requests".
+function counted(n, name) {
+  return `${n} ${name}${n === 1 ? "" : "s"}`;
 }
 
 /* The requests of a version: those that were answered and those that failed. */
@@ -201,7 +208,7 @@ class Model {
     title.id = `model-${index}`;
     this.node.setAttribute("aria-labelledby", title.id);
     this.list = make("div");
-    this.errors = new LastErrors(name, "Last errors");
+    this.errors = new LastErrors(name, "Last errors of any request for the model");
     this.form = new TryIt(name, index);
     this.profile = new Profile(name, () => this.form.plan && this.form.plan.again());
     this.node.append(title, this.list, this.errors.node, this.profile.node, this.form.node);
@@ -273,6 +280,7 @@ class LastErrors {
 // ---- profiles ----
 
 const PROFILED = 50; // requests of a profile
+const OTHER_TIME = "between phases and sending"; // the time of a request that no phase has
 
 class Profile {
   // Calls onEnd when a profile that runs has ended.
@@ -299,7 +307,7 @@ class Profile {
       const { running, phases, requests } = JSON.parse(answer.text);
       this.state.className = "quiet";
       if (running || requests.length)
-        setText(this.state, `${requests.length} requests${running ? "; waiting for more" : ""}.`);
+        setText(this.state, `${counted(requests.length, "request")}${running ? "; waiting for more" : ""}.`);
       if (this.button.disabled && !running) this.onEnd();
       this.button.disabled = running;
       this.draw(requests, phases);
@@ -325,14 +333,16 @@ class Profile {
     const at = (us) => us / end * width;
     const svg = makeSvg("svg", { class: "timeline", role: "img", viewBox: `0 0 ${width} ${requests.length * height}`,
       preserveAspectRatio: "none", height: requests.length * height,
-      "aria-label": `Timeline of ${requests.length} requests in ${duration(end)}; the list below says the same` });
+      "aria-label": `Timeline of ${counted(requests.length, "request")} in ${duration(end)}; the list below says the same` });
     const list = make("ol", "nodes");
     list.tabIndex = 0;
     list.setAttribute("aria-label", "Requests of the profile");
     requests.forEach((r, i) => {
-      const times = r.phases.map((p, k) => p && `${phases[k]} ${duration(p[1] - p[0])}`).filter(Boolean).join(", ");
+      const rest = r.phases.reduce((us, p) => us - (p ? p[1] - p[0] : 0), r.end_us - r.begin_us);
+      const times = [...r.phases.map((p, k) => p && `${phases[k]} ${duration(p[1] - p[0])}`).filter(Boolean),
+        `${OTHER_TIME} ${duration(Math.max(rest, 0))}`].join(", ");
       const text = `${r.entry} ${r.api}${r.version && ", version " + r.version}, ${r.code}, rows: ${r.rows}, ` +
-        `at ${duration(r.begin_us)}: ${duration(r.end_us - r.begin_us)}${times && " (" + times + ")"}`;
+        `at ${duration(r.begin_us)}: ${duration(r.end_us - r.begin_us)} (${times})`;
       const group = makeSvg("g", {});
       group.append(makeSvg("title", {}, text),
         makeSvg("rect", { class: "all", x: at(r.begin_us), y: i * height + 4, width: at(r.end_us - r.begin_us), height: 3 }));
@@ -342,7 +352,7 @@ class Profile {
       list.append(make("li", "", text));
     });
     const legend = make("p", "legend");
-    legend.append(...phases.map((phase) => make("span", phase, phase)));
+    legend.append(...phases.map((phase) => make("span", phase, phase)), make("span", "rest", OTHER_TIME));
     this.body.replaceChildren(make("p", "quiet", `From the first request to the end of the last: ${duration(end)}`), legend, svg, list);
   }
 }
@@ -455,7 +465,7 @@ class Plan {
       : "The bars are estimates: the FLOP of each node. After a profile of the model's requests they are measured times.";
     this.body.replaceChildren(
       make("p", "quiet", `Version ${plan.version}: ${plan.nodes.filter((n) => n.runs).length} of ${plan.nodes.length} nodes ` +
-        `run, ${plan.segments} compiled segments, activations ${bytes(plan.activation_bytes)}, ${flops(all)}` +
+        `run, ${counted(plan.segments, "compiled segment")}, activations ${bytes(plan.activation_bytes)}, ${flops(all)}` +
         (plan.left_off ? `; ${plan.left_off} more nodes are not shown` : "")), make("p", "costs", legend), buttons, figure, list);
   }
 
@@ -695,7 +705,7 @@ class TryIt {
     result.hidden = true;
     result.setAttribute("aria-label", "Answer");
     input.spellcheck = false;
-    for (const name of Object.keys(this.signatures).sort()) {
+    for (const name of Object.keys(this.signatures).filter((n) => n !== INIT_OP).sort()) {
       const option = make("option", "", name);
       option.value = name; // without it, the value would be the text with its blanks collapsed
       select.append(option);

@@ -85,6 +85,9 @@ class PageInChromium(PageCase):
         self.wait(browser, "/^[0-9]+ requests[.]$/.test(document.querySelector('.profile [role=status]').textContent)",
                   "the end of the profile")  # which is its 50th request, or a minute
         self.assertTrue(0 < browser.run("document.querySelectorAll('.timeline .run').length") <= 50)
+        self.assertIn("between phases and sending", browser.run("document.querySelector('.profile .nodes li').textContent"))
+        self.assertEqual(browser.run("document.querySelector('.legend .rest').textContent"), "between phases and sending")
+        self.assertEqual(browser.run("[1, 2].map(n => counted(n, 'request')).join()"), "1 request,2 requests")
         # While the plan is read again, it is not there.
         self.wait(browser, "/^The bars are measured: .* [0-9]+ runs/"
                            ".test(document.querySelector('.costs')?.textContent)", "the measured times")
@@ -100,6 +103,16 @@ class PageInChromium(PageCase):
             self.assertLessEqual(browser.run("document.documentElement.scrollWidth"), width)
             browser.screenshot(os.path.join(os.path.dirname(support.binary()), "page", f"page-{width}-{scheme}.png"))
         self.check_semantics(browser)
+        self.assertEqual(browser.problems, [])
+
+    def test_the_init_op_is_no_choice(self):
+        server = self.serve(f"--models={support.MODELS}")
+        self.assertIn(b"__saved_model_init_op", server.get("/v1/models/digits/metadata")[1])
+        browser = self.open(server)
+        browser.run("document.querySelectorAll('.try summary').forEach(s => s.click())")
+        options = "[...document.querySelectorAll('.try select option')].map(o => o.value)"
+        self.wait(browser, f"{options}.includes('serving_default') && {options}.length >= 4", "the signatures")
+        self.assertNotIn("__saved_model_init_op", browser.run(options))
         self.assertEqual(browser.problems, [])
 
     def give_image(self, browser, content, how):
