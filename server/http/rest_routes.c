@@ -25,7 +25,7 @@ static bool ready(struct srv_rest_request *r)
         srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE, "model %.*s is not ready", (int)shown.n,
                                  (const char *)shown.p));
     } else {
-        srv_rest_fail(r, rt_fail(&r->err, RT_UNAVAILABLE, "the models are not ready"));
+        srv_rest_fail(r, srv_fail_not_ready(r->server->manager, &r->err));
     }
     return false;
 }

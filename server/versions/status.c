@@ -201,25 +201,61 @@ static bool serves(const struct srv_managed *model)
     return false;
 }
 
-bool srv_is_ready(struct srv_manager *m)
+/* The numbers of models on which the server's readiness depends. */
+struct readiness {
+    int n_waiting; /* initial models that may still become AVAILABLE in their time */
+    int n_serving, n_wanted;
+};
+
+static struct readiness count_locked(struct srv_manager *m) RT_REQUIRES(m->mu)
 {
-    int n_waiting = 0, n_serving = 0, n_wanted = 0;
-    if (!m || atomic_load(&m->server->draining))
-        return false;
-    rt_mutex_lock(&m->mu);
+    struct readiness r = {0};
+
     for (int i = 0; i < m->n_models; i++) {
         const struct srv_managed_version *why = NULL;
         const struct srv_managed *model = m->models[i];
         bool serving = serves(model);
         bool is_wanted = model->config && !model->is_off;
-        n_serving += serving;
-        n_wanted += is_wanted;
-        n_waiting += model->is_initial && is_wanted && !serving && !is_overdue(m, model) &&
-                     srv_mgr_settled(m, model, false, &why) == SRV_WAITING;
+        r.n_serving += serving;
+        r.n_wanted += is_wanted;
+        r.n_waiting += model->is_initial && is_wanted && !serving && !is_overdue(m, model) &&
+                       srv_mgr_settled(m, model, false, &why) == SRV_WAITING;
     }
-    bool ready = m->first_poll_done && !m->stopping && !n_waiting && (n_serving || !n_wanted);
+    return r;
+}
+
+bool srv_is_ready(struct srv_manager *m)
+{
+    if (!m || atomic_load(&m->server->draining))
+        return false;
+    rt_mutex_lock(&m->mu);
+    const struct readiness r = count_locked(m);
+    const bool ready =
+        m->first_poll_done && !m->stopping && !r.n_waiting && (r.n_serving || !r.n_wanted);
     rt_mutex_unlock(&m->mu);
     return ready;
+}
+
+enum rt_status srv_fail_not_ready(struct srv_manager *m, struct rt_error *err)
+{
+    static const char where[] = "GET /v1/models/MODEL and POST /v2/repository/index say why";
+
+    if (!m)
+        return rt_fail(err, RT_UNAVAILABLE, "the server is not ready: it starts");
+    if (atomic_load(&m->server->draining))
+        return rt_fail(err, RT_UNAVAILABLE, "the server is shutting down");
+    rt_mutex_lock(&m->mu);
+    const struct readiness r = count_locked(m);
+    rt_mutex_unlock(&m->mu);
+    if (r.n_waiting)
+        return rt_fail(err, RT_UNAVAILABLE,
+                       "the server is not ready: it waits for %d of %d model%s; %s", r.n_waiting,
+                       r.n_wanted, r.n_wanted == 1 ? "" : "s", where);
+    if (r.n_wanted && !r.n_serving)
+        return rt_fail(err, RT_UNAVAILABLE,
+                       "the server is not ready: none of %d model%s is available; %s", r.n_wanted,
+                       r.n_wanted == 1 ? "" : "s", where);
+    return rt_fail(err, RT_UNAVAILABLE, "the server is not ready");
 }
 
 bool srv_has_model(struct srv_manager *m, struct rt_span model)

@@ -63,6 +63,8 @@ enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
  * configured. A server that is draining or stopping is not ready, nor is one without a manager (`m`
  * is NULL). */
 bool srv_is_ready(struct srv_manager *m);
+/* Fails with UNAVAILABLE. The message says how many models keep the server from being ready. */
+enum rt_status srv_fail_not_ready(struct srv_manager *m, struct rt_error *err);
 /* Returns whether srv_status_models would list the model. */
 bool srv_has_model(struct srv_manager *m, struct rt_span model);
 /* Returns whether a version of the model is AVAILABLE and the server is not draining. */

@@ -183,12 +183,17 @@ class AsTensorflow(Case):
         with Server(f"--models={self.path('models')}", "--model_wait_seconds=1", wait=False) as server:
             wait_for(lambda: server.get("/healthz")[0] == 200, "the port")
             time.sleep(2)
-            self.assertEqual(server.get("/readyz")[0], 503)  # the server is not ready, since no model is served yet
+            # The server is not ready, since no model is served yet.
+            for path in ("/readyz", "/v2/health/ready"):
+                status, body = server.get(path)
+                self.assertEqual(status, 503)
+                self.assertIn(b"the server is not ready: none of 1 model is available; GET /v1/models/MODEL", body)
         self.put("models/good/1")
         with Server(f"--models={self.path('models')}", "--model_wait_seconds=0", wait=False) as server:
             wait_for(lambda: server.get("/readyz/good")[0] == 200, "the model")
             time.sleep(1)
-            self.assertEqual(server.get("/readyz")[0], 503)
+            status, body = server.get("/readyz")
+            self.assertEqual((status, b"it waits for 1 of 2 models; " in body), (503, True), body)
             self.put("models/none/1")
             wait_for(server.is_ready, "the server")
         shutil.rmtree(self.path("models", "none", "1"))

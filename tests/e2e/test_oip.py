@@ -197,7 +197,7 @@ class Rest(OipTest):
                 status, body = server.get("/v2/models/many")
         self.assertEqual(status, 404)
         self.assertEqual(json.loads(body)["error"], 'the model has no signature "serving_default"; it has '
-                         + ", ".join(f'"{i:0100}"' for i in range(4)) + " and 5 more")
+                         + ", ".join(f'"{i:0100}"' for i in range(4)) + f" and 5 more; many@{0:0100} asks for one of them")
 
     def test_every_type_in_json_and_as_binary_data(self):
         for dtype, (name, form, _) in TYPES.items():

@@ -23,9 +23,8 @@ static enum rt_status find_nothing(struct srv_description *d)
 
 static enum rt_status find_ready(struct srv_description *d)
 {
-    return srv_is_ready(d->server->manager)
-               ? RT_OK
-               : rt_fail(d->err, RT_UNAVAILABLE, "the server is not ready");
+    return srv_is_ready(d->server->manager) ? RT_OK
+                                            : srv_fail_not_ready(d->server->manager, d->err);
 }
 
 enum rt_status srv_oip_find_version(struct srv_description *d)

@@ -176,12 +176,17 @@ enum rt_status srv_oip_fail_signature(const struct srv_version *version, struct 
 {
     const struct rt_model *model = version->loaded;
     const struct rt_span shown = rt_error_name(err, wanted);
-    char names[544];
+    char names[544], how[256] = "";
 
+    if (model->n_signatures &&
+        snprintf(how, sizeof how, "; %s@%s asks for one of them", version->model,
+                 signature_name(model->signatures, 0)) >= (int)sizeof how)
+        how[0] = '\0'; /* names that do not fit are left out */
     return rt_fail(
-        err, RT_NOT_FOUND, "the model has no signature \"%.*s\"%s", (int)shown.n,
+        err, RT_NOT_FOUND, "the model has no signature \"%.*s\"%s%s", (int)shown.n,
         (const char *)shown.p,
-        list_names(names, sizeof names, model->signatures, model->n_signatures, signature_name));
+        list_names(names, sizeof names, model->signatures, model->n_signatures, signature_name),
+        how);
 }
 
 /* Sets the error of an input or output that the signature does not have. */
