@@ -1,6 +1,6 @@
 # libslipway_client, the client library for C, and its example. The command-line client also uses
 # the library.
-slipway_layer(client clients/c USES base proto PkgConfig::GRPC)
+slipway_layer(client clients/c USES base proto grpc_core)
 add_library(libslipway_client SHARED clients/c/slipway_client.map)
 set_target_properties(libslipway_client PROPERTIES OUTPUT_NAME slipway_client LINKER_LANGUAGE C
                       VERSION ${PROJECT_VERSION} SOVERSION 0
