@@ -129,27 +129,34 @@ static struct bucket *find_locked(struct srv_quota *q, const struct srv_quota_cl
     return free_one;
 }
 
-/* Returns the time in seconds until the bucket is no longer empty, or 0 if it is not empty. */
-static double wait_s(const struct srv_quota *q, const struct bucket *b)
+/* Returns the time in seconds until the bucket is no longer empty, or 0 if it is not empty. Sets
+ * *flag to the flag with the limit for which the client waits longest. */
+static double wait_s(const struct srv_quota *q, const struct bucket *b, const char **flag)
 {
     double s = 0;
 
+    *flag = "quota_requests_per_second";
     if (q->limits.requests_per_s > 0 && b->requests < 1)
         s = (1 - b->requests) / q->limits.requests_per_s;
-    if (q->limits.bytes_per_s > 0 && b->bytes <= 0)
-        s = fmax(s, (1 - b->bytes) / q->limits.bytes_per_s);
+    if (q->limits.bytes_per_s > 0 && b->bytes <= 0) {
+        const double bytes_s = (1 - b->bytes) / q->limits.bytes_per_s;
+        if (bytes_s > s)
+            *flag = "quota_bytes_per_second";
+        s = fmax(s, bytes_s);
+    }
     return s;
 }
 
 enum srv_quota_answer srv_quota_take(struct srv_quota *q, const struct srv_quota_client *client,
-                                     uint64_t bytes, int64_t now_ns, int64_t *retry_s)
+                                     uint64_t bytes, int64_t now_ns, int64_t *retry_s,
+                                     const char **flag)
 {
     if (!has_limits(q))
         return SRV_QUOTA_TAKEN;
     rt_mutex_lock(&q->mu);
     struct bucket *b = find_locked(q, client, now_ns);
     const bool is_shared = b == &q->shared;
-    const double wait = wait_s(q, b);
+    const double wait = wait_s(q, b, flag);
     if (wait <= 0) {
         b->requests -= 1;
         b->bytes -= (double)bytes;
@@ -162,7 +169,8 @@ enum srv_quota_answer srv_quota_take(struct srv_quota *q, const struct srv_quota
     return is_shared ? SRV_QUOTA_TAKEN_SHARED : SRV_QUOTA_TAKEN;
 }
 
-enum rt_status srv_quota_fail(int64_t retry_s, struct rt_span key, struct rt_error *err)
+enum rt_status srv_quota_fail(const char *flag, int64_t retry_s, struct rt_span key,
+                              struct rt_error *err)
 {
     char name[SHOWN_KEY_BYTES + 1];
     const size_t n = key.n < SHOWN_KEY_BYTES ? key.n : SHOWN_KEY_BYTES;
@@ -175,10 +183,9 @@ enum rt_status srv_quota_fail(int64_t retry_s, struct rt_span key, struct rt_err
     rt_bytes_adds(&shown, n ? " \"" : "");
     rt_bytes_add_escaped(&shown, name);
     rt_bytes_adds(&shown, key.n > n ? "...\"" : n ? "\"" : " without a name");
-    rt_fail(
-        err, RT_RESOURCE_EXHAUSTED,
-        "the client%s has used up its quota of requests or bytes per second; retry after %lld s",
-        shown.failed ? "" : shown.p, (long long)retry_s);
+    rt_fail(err, RT_RESOURCE_EXHAUSTED,
+            "the client%s has used up its quota (--%s); retry after %lld s",
+            shown.failed ? "" : shown.p, flag, (long long)retry_s);
     rt_bytes_clear(&shown);
     return err->code;
 }

@@ -43,12 +43,15 @@ enum srv_quota_answer {
 };
 /* Takes a request of `bytes` bytes from the client's bucket at the monotonic time now_ns. If the
  * request is refused, sets *retry_s to the number of seconds, at least 1, after which the bucket is
- * no longer empty. Without limits, accepts every request. */
+ * no longer empty, and *flag to the name of the flag with the limit. Without limits, accepts every
+ * request. */
 enum srv_quota_answer srv_quota_take(struct srv_quota *q, const struct srv_quota_client *client,
-                                     uint64_t bytes, int64_t now_ns, int64_t *retry_s);
-/* Fails a refused request with RESOURCE_EXHAUSTED. The message contains the first bytes of the
- * client's key, escaped. */
-enum rt_status srv_quota_fail(int64_t retry_s, struct rt_span key, struct rt_error *err);
+                                     uint64_t bytes, int64_t now_ns, int64_t *retry_s,
+                                     const char **flag);
+/* Fails a refused request with RESOURCE_EXHAUSTED. The message contains the flag and the first
+ * bytes of the client's key, escaped. */
+enum rt_status srv_quota_fail(const char *flag, int64_t retry_s, struct rt_span key,
+                              struct rt_error *err);
 /* Fails a request that has the header or metadata key `name` of the quota more than once. */
 enum rt_status srv_quota_fail_repeated(const char *name, struct rt_error *err);
 /* Takes bytes from the client's bucket without refusing them, because they have arrived already. */

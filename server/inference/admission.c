@@ -6,8 +6,10 @@ enum rt_status srv_admit(struct srv_server *server, struct rt_span key, uint64_t
                          int64_t now_ns, struct srv_quota_client *client, int64_t *retry_s,
                          struct rt_error *err)
 {
+    const char *flag = NULL;
+
     *client = srv_quota_client_of(server->quota, key);
-    switch (srv_quota_take(server->quota, client, bytes, now_ns, retry_s)) {
+    switch (srv_quota_take(server->quota, client, bytes, now_ns, retry_s, &flag)) {
     case SRV_QUOTA_TAKEN:
         return RT_OK;
     case SRV_QUOTA_TAKEN_SHARED:
@@ -17,5 +19,5 @@ enum rt_status srv_admit(struct srv_server *server, struct rt_span key, uint64_t
         break;
     }
     srv_metrics_event(server->metrics, "quota_refused");
-    return srv_quota_fail(*retry_s, key, err);
+    return srv_quota_fail(flag, *retry_s, key, err);
 }

@@ -15,12 +15,15 @@ static struct srv_quota *quota(double requests, double bytes, int64_t n_clients)
     return q;
 }
 
+static const char *flag; /* the flag with the limit, after a refusal */
+
 /* Returns 0 if the request is accepted, and otherwise the seconds until the next one. */
 static int64_t take(struct srv_quota *q, const char *key, uint64_t bytes, int64_t now_ns)
 {
     const struct srv_quota_client client = srv_quota_client_of(q, rt_span_str(key));
     int64_t retry_s = -1;
-    return srv_quota_take(q, &client, bytes, now_ns, &retry_s) == SRV_QUOTA_REFUSED ? retry_s : 0;
+    const enum srv_quota_answer a = srv_quota_take(q, &client, bytes, now_ns, &retry_s, &flag);
+    return a == SRV_QUOTA_REFUSED ? retry_s : 0;
 }
 
 static void a_client_has_so_many_requests_per_second(void **state)
@@ -76,7 +79,7 @@ static void clients_without_a_bucket_share_one(void **state)
     for (int i = 0; i < 1000; i++) {
         snprintf(key, sizeof key, "k%d", i);
         const struct srv_quota_client client = srv_quota_client_of(q, rt_span_str(key));
-        const enum srv_quota_answer a = srv_quota_take(q, &client, 0, 1 * S, &retry_s);
+        const enum srv_quota_answer a = srv_quota_take(q, &client, 0, 1 * S, &retry_s, &flag);
         shared += a == SRV_QUOTA_TAKEN_SHARED;
         refused += a == SRV_QUOTA_REFUSED;
     }
@@ -87,8 +90,22 @@ static void clients_without_a_bucket_share_one(void **state)
     for (int i = 0; i < 8; i++) {
         snprintf(key, sizeof key, "n%d", i);
         const struct srv_quota_client client = srv_quota_client_of(q, rt_span_str(key));
-        assert_int_equal(srv_quota_take(q, &client, 0, 3 * S, &retry_s), SRV_QUOTA_TAKEN);
+        assert_int_equal(srv_quota_take(q, &client, 0, 3 * S, &retry_s, &flag), SRV_QUOTA_TAKEN);
     }
+    srv_quota_free(q);
+}
+
+static void a_refusal_has_the_flag_for_which_the_client_waits_longest(void **state)
+{
+    (void)state;
+    struct srv_quota *q = quota(2, 100, 64);
+    assert_int_equal(take(q, "a", 1000, 1 * S), 0);
+    assert_int_equal(take(q, "a", 1, 1 * S), 10);
+    assert_string_equal(flag, "quota_bytes_per_second");
+    assert_int_equal(take(q, "b", 1, 1 * S), 0);
+    assert_int_equal(take(q, "b", 1, 1 * S), 0);
+    assert_int_equal(take(q, "b", 1, 1 * S), 1);
+    assert_string_equal(flag, "quota_requests_per_second");
     srv_quota_free(q);
 }
 
@@ -113,7 +130,7 @@ static void a_refusal_names_the_client_escaped_and_cut(void **state)
         const char *words;
     } cases[] = {
         {"a", 1,
-         "the client \"a\" has used up its quota of requests or bytes per second; retry after 7 s"},
+         "the client \"a\" has used up its quota (--quota_bytes_per_second); retry after 7 s"},
         {"", 0, "the client without a name has used up"},
         {"a\nb\x1b[1m\xff", 8, "the client \"a\\nb\\x1b[1m\\xff\" has"},
         {"a\0b", 3, "the client \"a?b\" has"},
@@ -122,8 +139,9 @@ static void a_refusal_names_the_client_escaped_and_cut(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct rt_error err = {0};
-        assert_fails(srv_quota_fail(7, rt_span_of(cases[i].key, cases[i].n), &err),
-                     RT_RESOURCE_EXHAUSTED, &err, cases[i].words);
+        assert_fails(
+            srv_quota_fail("quota_bytes_per_second", 7, rt_span_of(cases[i].key, cases[i].n), &err),
+            RT_RESOURCE_EXHAUSTED, &err, cases[i].words);
     }
 }
 
@@ -134,6 +152,7 @@ int main(void)
         cmocka_unit_test(less_than_one_request_per_second_is_a_rate_too),
         cmocka_unit_test(a_large_request_is_paid_off),
         cmocka_unit_test(clients_without_a_bucket_share_one),
+        cmocka_unit_test(a_refusal_has_the_flag_for_which_the_client_waits_longest),
         cmocka_unit_test(without_rates_every_request_is_accepted),
         cmocka_unit_test(a_refusal_names_the_client_escaped_and_cut),
     };
