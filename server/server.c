@@ -147,7 +147,8 @@ static enum rt_status open_quota(struct srv_server *s, struct rt_error *err)
     const struct srv_options *o = &s->options;
     const struct srv_quota_limits limits = {.requests_per_s = o->quota_requests_per_second,
                                             .bytes_per_s = (double)o->quota_bytes_per_second,
-                                            .n_clients = o->quota_max_clients};
+                                            .n_clients = o->quota_max_clients,
+                                            .key_name = o->quota_client};
     const enum rt_status st = srv_settings_check_quota(o, err);
 
     if (st || !*o->quota_client)

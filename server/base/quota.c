@@ -4,33 +4,51 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 
-#include "runtime/base/bytes.h"
-#include "runtime/base/print.h"
 #include "runtime/base/thread.h"
 
 enum {
     WAYS = 8, /* number of buckets among which a client's bucket is searched for */
     SEED_BYTES = 16,
     MAX_RETRY_S = 3600,
-    SHOWN_KEY_BYTES = 64, /* of a key in an error message */
+    SHOWN_TAG_BYTES = 4, /* of a tag, for a key that is a secret */
 };
 
 struct bucket {
-    struct srv_quota_client client;
+    unsigned char tag[16];
     int64_t at_ns; /* time at which the tokens were counted, or 0 for an unused bucket */
     double requests, bytes;
 };
 
 struct srv_quota {
     struct srv_quota_limits limits;
+    bool has_secret_keys;
     unsigned char seed[SEED_BYTES];
     struct rt_mutex mu;
     size_t n_sets;
     struct bucket shared;   /* guarded by mu */
     struct bucket *buckets; /* n_sets * WAYS buckets; guarded by mu */
 };
+
+static bool ends_in(const char *s, const char *end)
+{
+    const size_t n = strlen(s), k = strlen(end);
+
+    return n >= k && strcasecmp(s + n - k, end) == 0;
+}
+
+/* Returns whether the values of a header are secrets. */
+static bool is_secret(const char *name)
+{
+    static const char *const ends[] = {"authorization", "cookie", "key", "token", "secret"};
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_in(name, ends[i]))
+            return true;
+    return false;
+}
 
 struct srv_quota *srv_quota_new(const struct srv_quota_limits *limits)
 {
@@ -39,6 +57,7 @@ struct srv_quota *srv_quota_new(const struct srv_quota_limits *limits)
     if (!q)
         return NULL;
     q->limits = *limits;
+    q->has_secret_keys = is_secret(limits->key_name);
     q->n_sets = ((size_t)limits->n_clients + WAYS - 1) / WAYS;
     q->buckets = calloc(q->n_sets, WAYS * sizeof *q->buckets);
     rt_mutex_init(&q->mu);
@@ -58,10 +77,28 @@ void srv_quota_free(struct srv_quota *q)
     free(q);
 }
 
+static void show(const struct srv_quota *q, struct rt_span key, struct srv_quota_client *client)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *to = client->shown;
+
+    if (key.n && q->has_secret_keys) {
+        *to++ = '#';
+        for (int i = 0; i < SHOWN_TAG_BYTES; i++) {
+            *to++ = digits[client->tag[i] >> 4];
+            *to++ = digits[client->tag[i] & 15];
+        }
+    } else {
+        for (size_t i = 0; i < key.n && i < sizeof client->shown - 1; i++)
+            *to++ = key.p[i] >= ' ' && key.p[i] < 0x7f ? (char)key.p[i] : '?';
+    }
+    *to = '\0';
+}
+
 struct srv_quota_client srv_quota_client_of(const struct srv_quota *q, struct rt_span key)
 {
     unsigned char digest[32] = {0};
-    struct srv_quota_client client;
+    struct srv_quota_client client = {.shown = ""};
     gnutls_hash_hd_t hash;
 
     if (!gnutls_hash_init(&hash, GNUTLS_DIG_SHA256)) {
@@ -72,7 +109,13 @@ struct srv_quota_client srv_quota_client_of(const struct srv_quota *q, struct rt
             memset(digest, 0, sizeof digest); /* clients without a hash are one client */
     }
     memcpy(client.tag, digest, sizeof client.tag);
+    show(q, key, &client);
     return client;
+}
+
+struct rt_span srv_quota_shown(const struct srv_quota_client *client)
+{
+    return *client->shown ? rt_span_str(client->shown) : rt_span_of(NULL, 0);
 }
 
 static bool has_limits(const struct srv_quota *q)
@@ -116,7 +159,7 @@ static struct bucket *find_locked(struct srv_quota *q, const struct srv_quota_cl
         const bool is_used = b->at_ns != 0;
         if (is_used || !free_one)
             refill(q, b, now_ns);
-        if (is_used && memcmp(&b->client, client, sizeof *client) == 0)
+        if (is_used && memcmp(b->tag, client->tag, sizeof b->tag) == 0)
             return b;
         if (!free_one && is_full(q, b))
             free_one = b;
@@ -125,7 +168,7 @@ static struct bucket *find_locked(struct srv_quota *q, const struct srv_quota_cl
         refill(q, &q->shared, now_ns);
         return &q->shared;
     }
-    free_one->client = *client;
+    memcpy(free_one->tag, client->tag, sizeof free_one->tag);
     return free_one;
 }
 
@@ -169,25 +212,15 @@ enum srv_quota_answer srv_quota_take(struct srv_quota *q, const struct srv_quota
     return is_shared ? SRV_QUOTA_TAKEN_SHARED : SRV_QUOTA_TAKEN;
 }
 
-enum rt_status srv_quota_fail(const char *flag, int64_t retry_s, struct rt_span key,
-                              struct rt_error *err)
+enum rt_status srv_quota_fail(const char *flag, int64_t retry_s,
+                              const struct srv_quota_client *client, struct rt_error *err)
 {
-    char name[SHOWN_KEY_BYTES + 1];
-    const size_t n = key.n < SHOWN_KEY_BYTES ? key.n : SHOWN_KEY_BYTES;
-    struct rt_bytes shown;
+    const bool is_named = *client->shown;
 
-    for (size_t i = 0; i < n; i++)
-        name[i] = key.p[i] ? (char)key.p[i] : '?';
-    name[n] = '\0';
-    rt_bytes_init(&shown, 16 * SHOWN_KEY_BYTES);
-    rt_bytes_adds(&shown, n ? " \"" : "");
-    rt_bytes_add_escaped(&shown, name);
-    rt_bytes_adds(&shown, key.n > n ? "...\"" : n ? "\"" : " without a name");
-    rt_fail(err, RT_RESOURCE_EXHAUSTED,
-            "the client%s has used up its quota (--%s); retry after %lld s",
-            shown.failed ? "" : shown.p, flag, (long long)retry_s);
-    rt_bytes_clear(&shown);
-    return err->code;
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                   "the client %s%s%s has used up its quota (--%s); retry after %lld s",
+                   is_named ? "\"" : "", is_named ? client->shown : "without a name",
+                   is_named ? "\"" : "", flag, (long long)retry_s);
 }
 
 enum rt_status srv_quota_fail_repeated(const char *name, struct rt_error *err)

@@ -20,12 +20,22 @@
 struct srv_quota_limits {
     double requests_per_s, bytes_per_s; /* 0 means no limit */
     int64_t n_clients;                  /* number of buckets, at least 1 */
+    const char *key_name;               /* --quota_client: what holds the keys of clients */
 };
 
-/* A client, named by a hash of its key. The hash has a secret seed, so that a client cannot choose
- * a key that has the name of another client. */
+enum { SRV_QUOTA_SHOWN = 65 };
+
+/* A client, identified by a hash of its key. The hash has a secret seed, so that a client cannot
+ * choose a key that has the tag of another client. */
 struct srv_quota_client {
     unsigned char tag[16];
+    /*
+     * The client's name for messages and logs: the first bytes of its key, with '?' for each byte
+     * outside of printable ASCII. If `key_name` is a header that holds a secret (authorization,
+     * cookie, or a name that ends in key, token or secret), it is '#' and the first bytes of the
+     * tag, which is the same for a key as long as the process runs. Empty if the key is.
+     */
+    char shown[SRV_QUOTA_SHOWN];
 };
 
 struct srv_quota;
@@ -48,12 +58,13 @@ enum srv_quota_answer {
 enum srv_quota_answer srv_quota_take(struct srv_quota *q, const struct srv_quota_client *client,
                                      uint64_t bytes, int64_t now_ns, int64_t *retry_s,
                                      const char **flag);
-/* Fails a refused request with RESOURCE_EXHAUSTED. The message contains the flag and the first
- * bytes of the client's key, escaped. */
-enum rt_status srv_quota_fail(const char *flag, int64_t retry_s, struct rt_span key,
-                              struct rt_error *err);
+/* Fails a refused request with RESOURCE_EXHAUSTED. The message contains the flag and the client. */
+enum rt_status srv_quota_fail(const char *flag, int64_t retry_s,
+                              const struct srv_quota_client *client, struct rt_error *err);
 /* Fails a request that has the header or metadata key `name` of the quota more than once. */
 enum rt_status srv_quota_fail_repeated(const char *name, struct rt_error *err);
+/* Returns the client's name for messages and logs; p is NULL if it is empty. */
+struct rt_span srv_quota_shown(const struct srv_quota_client *client);
 /* Takes bytes from the client's bucket without refusing them, because they have arrived already. */
 void srv_quota_charge(struct srv_quota *q, const struct srv_quota_client *client, uint64_t bytes,
                       int64_t now_ns);

@@ -162,6 +162,7 @@ static void report_outcome(struct srv_call *c)
         .end_ns = rt_now_ns(),
         .id = srv_call_metadata(c, "x-request-id"),
         .span = &c->span,
+        .client = srv_quota_shown(&c->job.client),
         .peer = rt_span_str(c->peer),
         .model = c->model,
         .version = c->job.version,

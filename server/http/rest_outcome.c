@@ -32,6 +32,7 @@ static void report_outcome(const struct srv_rest_call *req, int64_t total_ns)
         .end_ns = r->received_ns + total_ns,
         .id = rt_span_str(r->id),
         .span = &r->span,
+        .client = srv_quota_shown(&r->client),
         .model = r->route.spec.name,
         .version = r->job.version,
     };

@@ -19,5 +19,5 @@ enum rt_status srv_admit(struct srv_server *server, struct rt_span key, uint64_t
         break;
     }
     srv_metrics_event(server->metrics, "quota_refused");
-    return srv_quota_fail(flag, *retry_s, key, err);
+    return srv_quota_fail(flag, *retry_s, client, err);
 }

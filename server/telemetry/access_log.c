@@ -49,6 +49,7 @@ void srv_access_log(const struct srv_access *a)
         srv_trace_id_write(&a->span->context, trace);
         add_text(&r, "trace", rt_span_str(trace));
     }
+    add_text(&r, "client", a->client);
     add_text(&r, "peer", a->peer);
     add_text(&r, "model", a->version ? rt_span_str(a->version->model) : a->model);
     if (a->version)

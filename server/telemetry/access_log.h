@@ -33,8 +33,9 @@ struct srv_access {
     int64_t begin_ns, end_ns; /* times on CLOCK_MONOTONIC */
     struct rt_span id;        /* the client's X-Request-Id, or a generated one */
     const struct srv_request_span *span;
-    struct rt_span peer;  /* the peer's address; p is NULL over REST and for parts of streams */
-    struct rt_span model; /* the requested model name; logged only if `version` is NULL */
+    struct rt_span client; /* srv_quota_shown of the client of an inference */
+    struct rt_span peer;   /* the peer's address; p is NULL over REST and for parts of streams */
+    struct rt_span model;  /* the requested model name; logged only if `version` is NULL */
     /* the version that was found for the request, or NULL */
     const struct srv_version *version;
 };

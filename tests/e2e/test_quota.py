@@ -4,6 +4,7 @@ import concurrent.futures
 import http.client
 import json
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -64,6 +65,30 @@ class Quota(unittest.TestCase):
         self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
         self.assertIn("per_second); retry after", caught.exception.details())
         return int(dict(caught.exception.trailing_metadata())["retry-after"])
+
+    def accesses(self, n):
+        """Returns the client of each of n lines of the access log."""
+        lines = wait_for(lambda: [x for x in self.server.log().splitlines() if " api=infer " in x][n - 1:] and
+                         [x for x in self.server.log().splitlines() if " api=infer " in x], "the access log")
+        return [(re.search(r" client=(\S+)", x) or (None, None))[1] for x in lines]
+
+    def test_the_access_log_has_the_client(self):
+        self.serve("--quota_client=x-client", SLOW_RATE, "--access_log")
+        self.assertEqual(self.ask("a\xe9 b" + "c" * 100)[0], 200)
+        self.assertEqual(self.ask()[0], 200)
+        self.channel().ModelInfer(self.request(), timeout=WAIT, metadata=(("x-client", "g"),))
+        self.assertEqual(self.accesses(3), ["a??b" + "c" * 60, None, "g"])
+
+    def test_a_secret_is_in_no_message_and_no_log(self):
+        self.serve("--quota_client=authorization", SLOW_RATE, "--access_log")
+        answers = [self.ask(headers={"Authorization": f"Bearer hush-{i // 2}"}.items()) for i in range(4)]
+        self.assertEqual([a[0] for a in answers], [200, 429, 200, 429])
+        clients = self.accesses(4)
+        self.assertEqual((clients[0], clients[2]), (clients[1], clients[3]))
+        self.assertNotEqual(clients[0], clients[2])
+        self.assertRegex(clients[0], "^#[0-9a-f]{8}$")
+        self.assertIn(f'the client "{clients[0]}" has used up'.encode(), answers[1][2].replace(b'\\"', b'"'))
+        self.assertNotIn("hush", self.server.log() + str(answers))
 
     def test_requests_by_a_header_and_a_metadata_key(self):
         self.serve("--quota_client=x-client", SLOW_RATE)

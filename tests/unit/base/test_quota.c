@@ -2,6 +2,7 @@
 #include "server/base/quota.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/support/test.h"
 
@@ -9,7 +10,7 @@
 
 static struct srv_quota *quota(double requests, double bytes, int64_t n_clients)
 {
-    const struct srv_quota_limits limits = {requests, bytes, n_clients};
+    const struct srv_quota_limits limits = {requests, bytes, n_clients, "x-client"};
     struct srv_quota *q = srv_quota_new(&limits);
     assert_non_null(q);
     return q;
@@ -121,7 +122,7 @@ static void without_rates_every_request_is_accepted(void **state)
     srv_quota_free(q);
 }
 
-static void a_refusal_names_the_client_escaped_and_cut(void **state)
+static void a_refusal_names_the_client_in_bounded_printable_ascii(void **state)
 {
     (void)state;
     const struct {
@@ -132,16 +133,40 @@ static void a_refusal_names_the_client_escaped_and_cut(void **state)
         {"a", 1,
          "the client \"a\" has used up its quota (--quota_bytes_per_second); retry after 7 s"},
         {"", 0, "the client without a name has used up"},
-        {"a\nb\x1b[1m\xff", 8, "the client \"a\\nb\\x1b[1m\\xff\" has"},
+        {"a\nb\x1b[1m\xff", 8, "the client \"a?b?[1m?\" has"},
         {"a\0b", 3, "the client \"a?b\" has"},
         {"0123456789012345678901234567890123456789012345678901234567890123", 64, "90123\" has"},
-        {"01234567890123456789012345678901234567890123456789012345678901234", 65, "90123...\" has"},
+        {"01234567890123456789012345678901234567890123456789012345678901234", 65, "90123\" has"},
     };
+    struct srv_quota *q = quota(1, 1, 8);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct srv_quota_client client =
+            srv_quota_client_of(q, rt_span_of(cases[i].key, cases[i].n));
         struct rt_error err = {0};
-        assert_fails(
-            srv_quota_fail("quota_bytes_per_second", 7, rt_span_of(cases[i].key, cases[i].n), &err),
-            RT_RESOURCE_EXHAUSTED, &err, cases[i].words);
+        assert_fails(srv_quota_fail("quota_bytes_per_second", 7, &client, &err),
+                     RT_RESOURCE_EXHAUSTED, &err, cases[i].words);
+    }
+    srv_quota_free(q);
+}
+
+static void a_key_that_is_a_secret_is_not_shown(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"authorization", "proxy-authorization", "cookie",
+                                        "x-api-key",     "x-auth-token",        "x-secret"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct srv_quota_limits limits = {1, 1, 8, names[i]};
+        struct srv_quota *q = srv_quota_new(&limits);
+        assert_non_null(q);
+        const struct srv_quota_client a = srv_quota_client_of(q, rt_span_str("Bearer abc")),
+                                      b = srv_quota_client_of(q, rt_span_str("Bearer abd")),
+                                      none = srv_quota_client_of(q, rt_span_str(""));
+        assert_int_equal(a.shown[0], '#');
+        assert_int_equal(srv_quota_shown(&a).n, 9);
+        assert_int_equal(strspn(a.shown + 1, "0123456789abcdef"), 8);
+        assert_string_not_equal(a.shown, b.shown);
+        assert_null(srv_quota_shown(&none).p);
+        srv_quota_free(q);
     }
 }
 
@@ -154,7 +179,8 @@ int main(void)
         cmocka_unit_test(clients_without_a_bucket_share_one),
         cmocka_unit_test(a_refusal_has_the_flag_for_which_the_client_waits_longest),
         cmocka_unit_test(without_rates_every_request_is_accepted),
-        cmocka_unit_test(a_refusal_names_the_client_escaped_and_cut),
+        cmocka_unit_test(a_refusal_names_the_client_in_bounded_printable_ascii),
+        cmocka_unit_test(a_key_that_is_a_secret_is_not_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static uint64_t n_events(const char *name)
 
 static void refusals_and_shared_buckets_are_counted(void **state)
 {
-    const struct srv_quota_limits limits = {1, 0, 1};
+    const struct srv_quota_limits limits = {1, 0, 1, "x-client"};
     struct srv_quota_client client[2];
     struct rt_error err = {0};
     int64_t retry_s = 0;
