@@ -44,7 +44,8 @@ struct srv_queue_share *srv_queue_shares_find(struct srv_queue_shares *s,
     set += (uintptr_t)queue / sizeof *queue; /* a client's shares of several queues are apart */
     struct srv_queue_share *first = &s->share[set % s->n_sets * WAYS];
     for (struct srv_queue_share *at = first; at < first + WAYS; at++) {
-        if (at->n_jobs && at->queue == queue && memcmp(at->client.tag, client->tag, sizeof client->tag) == 0)
+        if (at->n_jobs && at->queue == queue &&
+            memcmp(at->client.tag, client->tag, sizeof client->tag) == 0)
             return at;
         if (!at->n_jobs && !unused)
             unused = at;
