@@ -129,6 +129,22 @@ static int64_t taken_of(const struct segments *s, int k, int64_t row, int64_t n_
 
 /* ---- RoundRobinTrim ---- */
 
+/* Checks that the rows of each matrix end within its values. The lengths are bounded then, and
+ * their sums do not overflow. */
+static enum rt_status check_ends(const struct segments *s)
+{
+    for (int k = 0; k < s->n; k++) {
+        const int64_t end = kn_int_at(splits_of(s, k), s->n_rows);
+        const int64_t n = rt_tensor_count(values_of(s, k));
+        if (end > n)
+            return rt_fail(
+                s->r->err, RT_INVALID_ARGUMENT,
+                "%s: the row splits of segment %d end at %lld, but there are %lld values",
+                s->r->node->schema->name, k, (long long)end, (long long)n);
+    }
+    return RT_OK;
+}
+
 /* Writes the row splits of the outputs. */
 static enum rt_status put_splits(struct segments *s)
 {
@@ -158,11 +174,6 @@ static enum rt_status put_values(struct segments *s, int k)
     const struct rt_tensor *to = &s->r->out[s->n + k];
     const size_t size = rt_dtype_size(in->dtype);
     const int64_t n = kn_int_at(to, s->n_rows);
-    if (kn_int_at(from, s->n_rows) > rt_tensor_count(in))
-        return rt_fail(s->r->err, RT_INVALID_ARGUMENT,
-                       "%s: the row splits of segment %d end at %lld, but there are %lld values",
-                       s->r->node->schema->name, k, (long long)kn_int_at(from, s->n_rows),
-                       (long long)rt_tensor_count(in));
     char *out = rt_out(s->r, k, 1, &n);
     enum rt_status st = out ? RT_OK : s->r->err->code;
 
@@ -181,6 +192,8 @@ static enum rt_status trim(struct rt_run *r)
     struct segments s;
     enum rt_status st = begin(&s, r);
 
+    if (!st)
+        st = check_ends(&s);
     if (!st)
         st = put_splits(&s);
     for (int k = 0; k < s.n && !st; k++)

@@ -101,6 +101,9 @@ def other_tensor(rng, t):
     if how < 0.8:  # changes some elements
         for _ in range(rng.choice([1, 1, 1, 2, 5])):
             values[rng.randrange(n)] = one_of(rng, t.dtype, t.shape)
+    elif how < 0.85:  # changes the end, as of row splits, which may not decrease
+        begin = rng.randrange(n)
+        values[begin:] = [one_of(rng, t.dtype, t.shape)] * (n - begin)
     elif how < 0.9:
         values = elements(rng, t.dtype, n, t.shape)
     elif how < 0.95:
