@@ -61,15 +61,23 @@ static bool add_piece(void *arg, const struct kn_piece *p)
     return kn_tokens_add(&w->tokens, &k);
 }
 
+static bool has_read(void *arg, size_t n)
+{
+    struct fast_wordpiece *w = arg;
+
+    return !rt_run_spend(w->tokens.r, &w->tokens.left, (int64_t)n);
+}
+
 /* Adds the pieces of a word of n bytes at p. */
 static bool split_word(struct fast_wordpiece *w, const unsigned char *p, size_t n)
 {
     const size_t before = w->tokens.list.n;
+    const struct kn_piece_sink to = {add_piece, has_read, w};
 
     w->word = (const char *)p;
-    switch (kn_wordpiece_split(&w->model, p, n, add_piece, w)) {
+    switch (kn_wordpiece_split(&w->model, p, n, &to)) {
     case KN_WORD_SPLIT:
-        return !rt_run_spend(w->tokens.r, &w->tokens.left, (int64_t)n);
+        return true;
     case KN_WORD_UNKNOWN:
         w->tokens.list.n = before;
         return add_piece(w, &(struct kn_piece){.id = w->model.unknown_id, .n = n});

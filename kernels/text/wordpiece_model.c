@@ -41,7 +41,7 @@ const char *kn_wordpiece_open(struct rt_span bytes, struct kn_wordpiece_model *o
 
 /* ---- a walk ---- */
 
-enum { LENGTH_BITS = 8, ID_BITS = 22, IS_SUFFIX = 1 << 30 };
+enum { LENGTH_BITS = 8, ID_BITS = 22, IS_SUFFIX = 1 << 30, READ_BYTES = 1 << 16 };
 #define NOTHING UINT32_MAX /* the failure link, or the range of pops, of a node that has none */
 
 static uint32_t id_of(uint32_t code)
@@ -53,8 +53,7 @@ struct walk {
     const struct kn_wordpiece_model *m;
     size_t n_read, n_done; /* bytes of the word that were read, and that have become pieces */
     int64_t node;
-    bool (*add)(void *arg, const struct kn_piece *p);
-    void *arg;
+    const struct kn_piece_sink *to;
 };
 
 /* Adds the pieces at, ..., at + n - 1 of a vector. A suffix that begins a word, because the word
@@ -74,7 +73,7 @@ static enum kn_word_result add_pieces(struct walk *w, const struct kn_vector *fr
                                             (is_suffix && is_first ? w->m->suffix.n : 0)};
         if (piece.n > w->n_read - w->n_done)
             return KN_WORD_DAMAGED;
-        if (!w->add(w->arg, &piece))
+        if (!w->to->add(w->to->arg, &piece))
             return KN_WORD_FAILED;
         w->n_done += piece.n;
     }
@@ -103,9 +102,9 @@ static bool is_end(const struct walk *w)
 
 enum kn_word_result kn_wordpiece_split(const struct kn_wordpiece_model *m,
                                        const unsigned char *word, size_t n,
-                                       bool (*add)(void *arg, const struct kn_piece *p), void *arg)
+                                       const struct kn_piece_sink *to)
 {
-    struct walk w = {.m = m, .add = add, .arg = arg};
+    struct walk w = {.m = m, .to = to};
 
     if ((int64_t)n > m->max_bytes)
         return KN_WORD_UNKNOWN;
@@ -121,6 +120,8 @@ enum kn_word_result kn_wordpiece_split(const struct kn_wordpiece_model *m,
     const struct kn_vector trie = m->trie;
     int64_t node = 0, child;
     for (size_t i = 0; i < n; i++, node = child) {
+        if (i % READ_BYTES == READ_BYTES - 1 && !to->has_read(to->arg, READ_BYTES))
+            return KN_WORD_FAILED;
         if (word[i] == 0)
             return KN_WORD_UNKNOWN;
         while ((child = kn_trie_child(&trie, node, word[i])) == KN_NO_NODE) {
@@ -132,6 +133,8 @@ enum kn_word_result kn_wordpiece_split(const struct kn_wordpiece_model *m,
             node = w.node;
         }
     }
+    if (!to->has_read(to->arg, n % READ_BYTES))
+        return KN_WORD_FAILED;
     w.n_read = n;
     w.node = node;
     while (!is_end(&w)) {

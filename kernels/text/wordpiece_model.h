@@ -32,18 +32,28 @@ struct kn_piece {
     size_t begin, n; /* the piece's bytes in the word */
 };
 
+/* What receives the pieces of a word in order. */
+struct kn_piece_sink {
+    bool (*add)(void *arg, const struct kn_piece *p);
+    /* Called when n further bytes have been read, at most 64 KiB, whether or not they have become
+     * pieces. If it returns false, the word is not read on. */
+    bool (*has_read)(void *arg, size_t n);
+    void *arg;
+};
+
 enum kn_word_result {
-    KN_WORD_SPLIT,   /* the pieces were given to `add` */
-    KN_WORD_UNKNOWN, /* the vocabulary cannot form the word; pieces given to `add` do not count */
-    KN_WORD_FAILED,  /* `add` returned false */
+    KN_WORD_SPLIT,   /* the sink has all pieces */
+    KN_WORD_UNKNOWN, /* the vocabulary cannot form the word; pieces that the sink has do not count
+                      */
+    KN_WORD_FAILED,  /* the sink returned false */
     KN_WORD_DAMAGED, /* the model contradicts itself */
 };
 
 /* Reads a model. Returns NULL, or what is wrong with the bytes. */
 const char *kn_wordpiece_open(struct rt_span bytes, struct kn_wordpiece_model *out);
-/* Splits a word of n bytes, which is not empty, and gives its pieces in order to `add`. */
+/* Splits a word of n bytes, which is not empty, and gives its pieces to `to`. */
 enum kn_word_result kn_wordpiece_split(const struct kn_wordpiece_model *m,
                                        const unsigned char *word, size_t n,
-                                       bool (*add)(void *arg, const struct kn_piece *p), void *arg);
+                                       const struct kn_piece_sink *to);
 
 #endif

@@ -4,7 +4,7 @@ checkpoints. Each case is one graph, and fuzz.py mutates it like the recorded ca
 import base64
 
 from case_builder import f32, i32, i64, one_node, s, scalar, several_nodes, t
-from text_models import NORMALIZER, WORDPIECE
+from text_models import LOOP, NORMALIZER, WORDPIECE
 
 CASES = []
 NAMES = {"element_dtype": "float32", "shape_type": "int32"}
@@ -424,7 +424,7 @@ SAMPLE = {"message_type": "tensorflow.NodeDef", "field_names": ["name", "input"]
 CASES += one_node("DecodeProtoV2", s("\x0a\x01a\x1a\x01b\x1a\x02cd", ""), output_types=["string", "string"], message_format="binary",
                   sanitize=False, **SAMPLE)
 CASES += one_node("EncodeProto", t("int32", [1, 2], [1, 2]), [t("string", [1, 1], ["a"]), t("string", [1, 2], ["b", "cd"])], **SAMPLE)
-for model in WORDPIECE:
+for model in (*WORDPIECE, LOOP):
     CASES += one_node("FastWordpieceTokenizeWithOffsets", s("a", "aa b", "##a"), t("uint8", [len(model)], model))
 CASES += one_node("FastBertNormalize", s("aba", "", "\0\xff"), t("uint8", [len(NORMALIZER)], NORMALIZER), get_offsets=True)
 CASES += one_node("TFText>NgramsStringJoin", t("string", [2, 2], ["a", "b", "c", ""]), [], width=2, axis=-1, string_separator="-",

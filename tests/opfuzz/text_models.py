@@ -38,5 +38,8 @@ NONE = 0xFFFFFFFF
 FAILURES = (4, struct.pack("<8I", NONE, NONE, 3, 0, NONE, NONE, NONE, NONE))
 # The vocabulary is "a" (id 0) and "?" (id 1).
 WORDPIECE = [table([trie(0), FAILURES, units(0), 3, 9, (2, b"##"), (1, b"?"), 1, units(1 << 8), NONE, split]) for split in (0, 1)]
+# A trie in which "q" is its own child, so that a word of any length is read to its end.
+LOOP = table([units(*([0] * ord("q")), ord("q") << 10 | ord("q")), (114, struct.pack("<228I", *[NONE] * 228)), units(0), 0, 2**31 - 1,
+              (2, b"##"), (1, b"?"), 1, units(), 0, 0])
 # Maps "a" to "bc" and U+0000 to "b".
 NORMALIZER = table([1, trie(1 << 30 | 2), 1 << 30 | 1, (2, b"bc")])

@@ -26,6 +26,7 @@ import sys
 import bounds
 import ours
 from case import NUMBERS, STRING, Case, Node, Tensor, count, tensor
+from text_models import LOOP
 
 # Each string has 8 MB. An op takes a second or more to read 4,000 strings, but only a few milliseconds to read one string.
 TEXT_BYTES = 8 << 20
@@ -246,6 +247,13 @@ def long_number():
     return Case("DecodeJSONExample", nodes, {"digits": piece(b"1")}, [["op"]])
 
 
+def long_word():
+    """Returns a case whose model reads 64 MB of text as one word."""
+    model = constant("model", tensor("uint8", [len(LOOP)], LOOP))
+    nodes = [*filled("x", [1], "x_text", JOINED), model, Node("op", "FastWordpieceTokenizeWithOffsets", ["x", "model"], {})]
+    return Case("FastWordpieceTokenizeWithOffsets", nodes, {"x_text_piece": piece(b"q")}, [["op"]])
+
+
 def many_variants():
     """Returns a case of RaggedTensorFromVariant on 16,000 variants, each of which has the same 16,000 row splits."""
     n, int64, float32 = 16000, ["type", NUMBERS["int64"]], ["type", NUMBERS["float32"]]
@@ -304,7 +312,7 @@ def other_cases():
                 for kind in ("", "Resource") for how in ("Update", "Add", "Mul", "Div", "Max")]
     scatters += [many_indices("ScatterNdAdd", True, "float32"), many_indices("ResourceScatterNdUpdate", True, "float32")]
     inputs = [many_inputs(op, t) for op in ("AddN", "AccumulateNV2") for t in ("float32", "half")]
-    return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template(), long_number(), many_variants()]
+    return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template(), long_number(), long_word(), many_variants()]
 
 
 def main():
