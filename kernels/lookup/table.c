@@ -42,7 +42,7 @@ void kn_table_count_in(struct rt_run *r, struct kn_table *t)
         t->pool = rt_pool_ref(rt_run_state(r)->pool);
 }
 
-void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh)
+enum rt_status kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh)
 {
     *fresh = (struct kn_table){.key_type = t->key_type,
                                .value_type = t->value_type,
@@ -57,8 +57,9 @@ void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh
                                          .deleted = t->dense.deleted}};
     kn_table_count_in(r, fresh);
     if (!t->is_mutable) /* a table that is filled only once never has pairs to replace */
-        return;
-    kn_table_lock(t);
+        return RT_OK;
+    if (kn_table_lock(r, t))
+        return r->err->code;
     fresh->credit = t->counted;
     if (t->key_type == RT_STRING)
         fresh->credit +=
@@ -66,7 +67,7 @@ void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh
     if (t->value_type == RT_STRING)
         fresh->credit +=
             rt_state_strings(t->pool, (struct rt_str *)(void *)t->values, t->n * t->n_value);
-    kn_table_unlock(t, RT_OK);
+    return kn_table_unlock(t, RT_OK);
 }
 
 void kn_table_replace(struct kn_table *t, struct kn_table *fresh)
@@ -586,9 +587,9 @@ struct kn_table *kn_table_of(struct rt_run *r)
     return NULL;
 }
 
-void kn_table_lock(struct kn_table *t) RT_NO_ANALYSIS
+enum rt_status kn_table_lock(struct rt_run *r, struct kn_table *t) RT_NO_ANALYSIS
 {
-    rt_mutex_lock(&t->mu);
+    return rt_run_lock(r, &t->mu);
 }
 
 enum rt_status kn_table_unlock(struct kn_table *t, enum rt_status st) RT_NO_ANALYSIS

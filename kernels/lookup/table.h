@@ -117,10 +117,11 @@ int64_t kn_table_work(const struct kn_table *t, const void *key);
  * kn_table_replace is called under t's mu. It frees the pairs of `t` and moves the pairs of `fresh`
  * into `t`. kn_table_fresh_end must always be called. It frees the pairs that `fresh` still holds.
  */
-void kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh);
+enum rt_status kn_table_fresh(struct rt_run *r, struct kn_table *t, struct kn_table *fresh);
 void kn_table_replace(struct kn_table *t, struct kn_table *fresh);
 void kn_table_fresh_end(struct kn_table *fresh);
-void kn_table_lock(struct kn_table *t);
+/* Locks the table's mu, as rt_run_lock does. */
+enum rt_status kn_table_lock(struct rt_run *r, struct kn_table *t);
 /* Releases the table's mu and returns st. */
 enum rt_status kn_table_unlock(struct kn_table *t, enum rt_status st);
 /* Frees the memory owned by n elements at p if dtype is string. Elements of other types own no

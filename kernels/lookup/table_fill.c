@@ -61,18 +61,19 @@ static enum rt_status fill_one(struct rt_run *r, int64_t *left, struct kn_table 
                    k, a, b);
 }
 
-/* Moves the pairs of `fresh` into the table and returns true. If the table is already filled,
- * leaves it unchanged and returns false. */
-static bool publish(struct kn_table *t, struct kn_table *fresh)
+/* Moves the pairs of `fresh` into the table. If the table is already filled, leaves it unchanged
+ * and sets *is_first to false. */
+static enum rt_status publish(struct rt_run *r, struct kn_table *t, struct kn_table *fresh,
+                              bool *is_first)
 {
-    kn_table_lock(t);
-    const bool first = !atomic_load(&t->filled);
-    if (first) {
+    if (kn_table_lock(r, t))
+        return r->err->code;
+    *is_first = !atomic_load(&t->filled);
+    if (*is_first) {
         kn_table_replace(t, fresh);
         atomic_store_explicit(&t->filled, true, memory_order_release);
     }
-    kn_table_unlock(t, RT_OK);
-    return first;
+    return kn_table_unlock(t, RT_OK);
 }
 
 /* Checks a repeated initialization, with n pairs, of a table that is already filled. Like
@@ -102,17 +103,19 @@ enum rt_status kn_table_fill(struct rt_run *r, struct kn_table *t, const struct 
 {
     struct kn_table fresh;
     int64_t left = RT_WORK;
-    enum rt_status st = RT_OK;
+    bool is_first = true;
 
     const int64_t n = rt_tensor_count(keys);
     if (n == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "keys and values cannot be empty tensors.");
     if (atomic_load(&t->filled))
         return fill_again(r, t, n);
-    kn_table_fresh(r, t, &fresh);
+    enum rt_status st = kn_table_fresh(r, t, &fresh);
     for (int64_t i = 0; i < n && !st; i++)
         st = fill_one(r, &left, &fresh, kn_at(keys, i), kn_at(values, i));
-    if (!st && !publish(t, &fresh))
+    if (!st)
+        st = publish(r, t, &fresh, &is_first);
+    if (!is_first)
         st = fill_again(r, t, n);
     kn_table_fresh_end(&fresh);
     return st;
@@ -351,13 +354,15 @@ static enum rt_status init_file_run(struct rt_run *r)
                        "Value index for whole line requires table value dtype of string, got %s",
                        rt_dtype_name(t->value_type));
     struct kn_table fresh;
-    kn_table_fresh(r, t, &fresh);
+    enum rt_status st = kn_table_fresh(r, t, &fresh);
     /* A filled table does not change, but the first line of the file is still read, because
      * TensorFlow refuses a file that cannot be read. */
     const bool filled = atomic_load(&t->filled);
-    enum rt_status st = read_lines(r, &fresh, &f, rt_span_of(rt_str_data(s), s->n), filled);
+    bool ignored;
+    if (!st)
+        st = read_lines(r, &fresh, &f, rt_span_of(rt_str_data(s), s->n), filled);
     if (!st && !filled)
-        publish(t, &fresh);
+        st = publish(r, t, &fresh, &ignored);
     kn_table_fresh_end(&fresh);
     return st;
 }

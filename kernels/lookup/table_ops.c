@@ -105,8 +105,8 @@ static enum rt_status find_run(struct rt_run *r)
         return rt_fail(r->err, RT_FAILED_PRECONDITION, "Table not initialized.");
     if (!kn_out(r, 0, out.rank, out.dim))
         return r->err->code;
-    if (t->is_mutable)
-        kn_table_lock(t);
+    if (t->is_mutable && kn_table_lock(r, t))
+        return r->err->code;
     for (int64_t i = 0; i < n && !st; i++) {
         const void *key = kn_at(keys, i * t->n_key);
         int64_t at;
@@ -170,7 +170,8 @@ static enum rt_status size_run(struct rt_run *r)
 
     if (!o)
         return r->err->code;
-    kn_table_lock(t);
+    if (kn_table_lock(r, t))
+        return r->err->code;
     *o = t->is_mutable || atomic_load(&t->filled) ? t->n_live : 0;
     return kn_table_unlock(t, RT_OK);
 }
@@ -192,8 +193,9 @@ static enum rt_status export_run(struct rt_run *r)
         return r->err->code;
     if (!t->is_mutable && !atomic_load(&t->filled))
         return rt_fail(r->err, RT_FAILED_PRECONDITION, "Table not initialized.");
-    kn_table_lock(t);
-    enum rt_status st = RT_OK;
+    enum rt_status st = kn_table_lock(r, t);
+    if (st)
+        return st;
     dim[0] = t->n_live;
     memcpy(dim + 1, t->value_shape.dim, (size_t)t->value_shape.rank * sizeof dim[0]);
     if (r->node->out_dtype[0] != t->key_type || r->node->out_dtype[1] != t->value_type)
@@ -281,9 +283,8 @@ static enum rt_status insert_run(struct rt_run *r)
     if (!t)
         return r->err->code;
     enum rt_status st = pairs_of(r, t, &n);
-    if (st || (st = refuse_fixed(r, t, "Insert")))
+    if (st || (st = refuse_fixed(r, t, "Insert")) || (st = kn_table_lock(r, t)))
         return st;
-    kn_table_lock(t);
     kn_table_count_in(r, t);
     if (t->is_dense)
         st = kn_dense_grow(t, n, r->err);
@@ -306,10 +307,12 @@ static enum rt_status import_run(struct rt_run *r)
         return st;
     if (!t->is_mutable)
         return kn_table_fill(r, t, &r->in[1], &r->in[2]);
-    kn_table_fresh(r, t, &fresh);
-    st = t->is_dense ? kn_dense_import(r, &fresh) : put_pairs(r, &fresh, n, &done);
+    st = kn_table_fresh(r, t, &fresh);
+    if (!st)
+        st = t->is_dense ? kn_dense_import(r, &fresh) : put_pairs(r, &fresh, n, &done);
+    if (!st)
+        st = kn_table_lock(r, t);
     if (!st) {
-        kn_table_lock(t);
         kn_table_replace(t, &fresh);
         kn_table_unlock(t, RT_OK);
     }
@@ -326,9 +329,8 @@ static enum rt_status remove_run(struct rt_run *r)
     struct rt_shape values;
     int64_t n = 0, left = RT_WORK;
     enum rt_status st = keys_of(r, t, &n, &values);
-    if (st || (st = refuse_fixed(r, t, "Remove")))
+    if (st || (st = refuse_fixed(r, t, "Remove")) || (st = kn_table_lock(r, t)))
         return st;
-    kn_table_lock(t);
     for (int64_t k = 0; k < n && !st; k++) {
         const void *key = kn_at(&r->in[1], k * t->n_key);
         st = kn_dense_check_key(r, &left, t, key);

@@ -99,8 +99,9 @@ static enum rt_status remapping_run(struct rt_run *r)
     if (st)
         return st;
     kn_text_begin(&words, r);
-    kn_table_fresh(r, &types, &old);
-    st = read_new(r, path, offset, n, &words);
+    st = kn_table_fresh(r, &types, &old);
+    if (!st)
+        st = read_new(r, path, offset, n, &words);
     if (!st)
         st = check_name(r, 1, "old_vocab_file", &path);
     if (!st)

@@ -167,8 +167,9 @@ enum rt_status kn_accumulator_apply(struct rt_run *r, bool is_sparse,
         return r->err->code;
     if (rt_tensor_count(&r->in[1]) != 1)
         return check_scalar(r, "local_step");
-    enum rt_status st = RT_OK;
-    rt_mutex_lock(&a->mu);
+    enum rt_status st = rt_run_lock(r, &a->mu);
+    if (st)
+        return st;
     if (kn_int_at(&r->in[1], 0) >= a->step) {
         st = add(r, a);
         a->n += !st;
@@ -204,8 +205,9 @@ enum rt_status kn_accumulator_take(struct rt_run *r, bool is_sparse,
     if (n < 1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Argument num_required must be positive, but was %lld", (long long)n);
-    enum rt_status st = RT_OK;
-    rt_mutex_lock(&a->mu);
+    enum rt_status st = rt_run_lock(r, &a->mu);
+    if (st)
+        return st;
     for (at = &a->first; *at;)
         at = &(*at)->next;
     *at = &me;
@@ -295,7 +297,8 @@ static enum rt_status number_run(struct rt_run *r)
 
     if (!o)
         return r->err->code;
-    rt_mutex_lock(&a->mu);
+    if (rt_run_lock(r, &a->mu))
+        return r->err->code;
     *o = (int32_t)a->n;
     rt_mutex_unlock(&a->mu);
     return RT_OK;
@@ -310,7 +313,8 @@ static enum rt_status set_step_run(struct rt_run *r)
         return r->err->code;
     if (!kn_scalar(&r->in[1], &step))
         return check_scalar(r, "new_global_step");
-    rt_mutex_lock(&a->mu);
+    if (rt_run_lock(r, &a->mu))
+        return r->err->code;
     a->step = step;
     rt_mutex_unlock(&a->mu);
     return RT_OK;

@@ -5,6 +5,7 @@
 #include "kernels/array/array.h"
 #include "kernels/array/gather_rows.h"
 #include "kernels/entry.h"
+#include "runtime/core/copy.h"
 #include "runtime/session/resource.h"
 
 /* Sets *t to input 0 or, if input 0 is a handle, to the value of its variable. The caller must
@@ -23,7 +24,8 @@ static enum rt_status params_of(struct rt_run *r, struct rt_tensor *t)
     if (!v)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "input 0 of %s is not the handle of a variable",
                        r->node->schema->name);
-    st = rt_variable_read(v, false, t, r->err);
+    const struct rt_check check = rt_run_as_check(r);
+    st = rt_variable_read(v, false, t, &check, r->err);
     if (st)
         return st;
     st = rt_run_load(r, t);

@@ -9,6 +9,7 @@
 
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
+#include "runtime/core/copy.h"
 #include "runtime/session/resource.h"
 
 /* ---- RefIdentity, RefSelect ---- */
@@ -111,7 +112,8 @@ static enum rt_status destroy_run(struct rt_run *r)
     if (!v || !rt_variable_end(v, name))
         return rt_fail(r->err, RT_NOT_FOUND, "Resource %.*s does not exist.", (int)name.n,
                        (const char *)name.p);
-    enum rt_status st = rt_variable_read(v, true, &t, r->err);
+    const struct rt_check check = rt_run_as_check(r);
+    enum rt_status st = rt_variable_read(v, true, &t, &check, r->err);
     if (st)
         return st;
     rt_out_tensor(r, 0, &t);

@@ -97,13 +97,21 @@ static enum rt_status infer_scalar(struct rt_infer *x)
     return RT_OK;
 }
 
+static enum rt_status read_variable(struct rt_run *r, struct rt_variable *v, bool is_ref,
+                                    struct rt_tensor *out)
+{
+    const struct rt_check check = rt_run_as_check(r);
+
+    return rt_variable_read(v, is_ref, out, &check, r->err);
+}
+
 static enum rt_status run_read(struct rt_run *r)
 {
     struct rt_variable *v;
     struct rt_tensor t;
     enum rt_status st = need_variable(r, &v);
     if (!st)
-        st = rt_variable_read(v, false, &t, r->err);
+        st = read_variable(r, v, false, &t);
     if (st)
         return st;
     if (t.dtype != r->node->out_dtype[0])
@@ -151,7 +159,7 @@ static enum rt_status run_shape(struct rt_run *r)
     struct rt_tensor t;
     enum rt_status st = need_variable(r, &v);
     if (!st)
-        st = rt_variable_read(v, false, &t, r->err);
+        st = read_variable(r, v, false, &t);
     if (st)
         return st;
     int64_t rank = t.rank;
@@ -198,7 +206,7 @@ static enum rt_status run_assign_resource(struct rt_run *r)
                        rt_dtype_name((enum rt_dtype)r->in[1].dtype));
     if (rt_attr_bool(r->node, "validate_shape")) {
         struct rt_tensor old;
-        if (rt_variable_is_initialized(v) && rt_variable_read(v, false, &old, r->err) == RT_OK) {
+        if (rt_variable_is_initialized(v) && read_variable(r, v, false, &old) == RT_OK) {
             char a[200], b[200];
             bool same = old.rank == r->in[1].rank &&
                         memcmp(old.dim, r->in[1].dim, (size_t)old.rank * sizeof *old.dim) == 0;
@@ -238,7 +246,7 @@ static enum rt_status run_assign_ref(struct rt_run *r)
         /* TensorFlow treats an unknown shape as []. */
         int rank = declared->rank < 0 ? 0 : declared->rank;
         const int64_t *dim = declared->dim;
-        if (rt_variable_is_initialized(v) && rt_variable_read(v, true, &old, r->err) == RT_OK) {
+        if (rt_variable_is_initialized(v) && read_variable(r, v, true, &old) == RT_OK) {
             rank = old.rank;
             dim = old.dim;
         }
@@ -388,8 +396,9 @@ static enum rt_status run_destroy(struct rt_run *r)
 
     if (!v)
         return RT_OK;
-    return rt_variable_destroy(v, rt_attr_bool(r->node, "ignore_lookup_error"), rt_run_state(r),
-                               r->err);
+    const struct rt_check check = rt_run_as_check(r);
+    return rt_variable_destroy(v, rt_attr_bool(r->node, "ignore_lookup_error"), &check,
+                               rt_run_state(r), r->err);
 }
 
 const struct kn_entry kn_destroy_resource_op = {
@@ -411,7 +420,7 @@ static enum rt_status run_disable_copy(struct rt_run *r)
     enum rt_status st = need_variable(r, &v);
 
     if (!st)
-        st = rt_variable_read(v, false, &t, r->err);
+        st = read_variable(r, v, false, &t);
     if (!st)
         rt_tensor_clear(&t);
     return st;

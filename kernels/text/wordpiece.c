@@ -199,13 +199,13 @@ static enum rt_status run(struct rt_run *r)
     input.in = &r->in[1];
     w.table = kn_table_of(&input);
     enum rt_status st = w.table ? check_table(r, w.table) : r->err->code;
+    if (!st && w.table->is_mutable)
+        st = kn_table_lock(r, w.table);
     if (st)
         return st;
     kn_tokens_begin(&w.tokens, r);
     w.tokens.prefix = w.suffix;
     kn_text_begin(&w.ends, r);
-    if (w.table->is_mutable)
-        kn_table_lock(w.table);
     st = split_all(r, &w);
     if (w.table->is_mutable)
         st = kn_table_unlock(w.table, st);

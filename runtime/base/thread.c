@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/sanitizer.h"
 
 void rt_mutex_init(struct rt_mutex *mu)
 {
@@ -27,6 +28,31 @@ void rt_mutex_lock(struct rt_mutex *mu) RT_NO_ANALYSIS
 {
     pthread_mutex_lock(&mu->m);
 }
+
+static struct timespec timespec_of(int64_t ns)
+{
+    if (ns < 0)
+        ns = 0;
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+#if RT_HAS_TSAN /* ThreadSanitizer of clang 14 does not know pthread_mutex_clocklock */
+bool rt_mutex_lock_until(struct rt_mutex *mu, int64_t until_ns) RT_NO_ANALYSIS
+{
+    while (pthread_mutex_trylock(&mu->m)) {
+        if (rt_now_ns() >= until_ns)
+            return false;
+        usleep(100);
+    }
+    return true;
+}
+#else
+bool rt_mutex_lock_until(struct rt_mutex *mu, int64_t until_ns) RT_NO_ANALYSIS
+{
+    const struct timespec t = timespec_of(until_ns);
+    return pthread_mutex_clocklock(&mu->m, CLOCK_MONOTONIC, &t) == 0;
+}
+#endif
 
 void rt_mutex_unlock(struct rt_mutex *mu) RT_NO_ANALYSIS
 {
@@ -58,9 +84,7 @@ bool rt_cond_wait_until(struct rt_cond *c, struct rt_mutex *mu, int64_t until_ns
         rt_cond_wait(c, mu);
         return true;
     }
-    if (until_ns < 0)
-        until_ns = 0;
-    struct timespec t = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    const struct timespec t = timespec_of(until_ns);
     return pthread_cond_timedwait(&c->c, &mu->m, &t) == 0;
 }
 

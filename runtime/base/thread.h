@@ -10,15 +10,17 @@
 #include <stdint.h>
 
 #if defined(__clang__)
-#define RT_CAPABILITY(x) __attribute__((capability(x)))
-#define RT_REQUIRES(x)   __attribute__((requires_capability(x)))
-#define RT_ACQUIRE(x)    __attribute__((acquire_capability(x)))
-#define RT_RELEASE(x)    __attribute__((release_capability(x)))
-#define RT_NO_ANALYSIS   __attribute__((no_thread_safety_analysis))
+#define RT_CAPABILITY(x)          __attribute__((capability(x)))
+#define RT_REQUIRES(x)            __attribute__((requires_capability(x)))
+#define RT_ACQUIRE(x)             __attribute__((acquire_capability(x)))
+#define RT_TRY_ACQUIRE(result, x) __attribute__((try_acquire_capability(result, x)))
+#define RT_RELEASE(x)             __attribute__((release_capability(x)))
+#define RT_NO_ANALYSIS            __attribute__((no_thread_safety_analysis))
 #else
 #define RT_CAPABILITY(x)
 #define RT_REQUIRES(x)
 #define RT_ACQUIRE(x)
+#define RT_TRY_ACQUIRE(result, x)
 #define RT_RELEASE(x)
 #define RT_NO_ANALYSIS
 #endif
@@ -38,6 +40,8 @@ struct rt_cond {
 void rt_mutex_init(struct rt_mutex *mu);
 void rt_mutex_clear(struct rt_mutex *mu);
 void rt_mutex_lock(struct rt_mutex *mu) RT_ACQUIRE(*mu);
+/* Waits at most until `until_ns` on CLOCK_MONOTONIC. Returns whether the mutex is locked. */
+bool rt_mutex_lock_until(struct rt_mutex *mu, int64_t until_ns) RT_TRY_ACQUIRE(true, *mu);
 void rt_mutex_unlock(struct rt_mutex *mu) RT_RELEASE(*mu);
 
 void rt_cond_init(struct rt_cond *c);

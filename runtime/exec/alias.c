@@ -25,9 +25,9 @@ static uint16_t number_of(struct rt_aliases *a, struct rt_variable *v)
 }
 
 enum rt_status rt_alias_read(struct rt_aliases *a, struct rt_variable *v, struct rt_tensor *out,
-                             struct rt_error *err)
+                             const struct rt_check *check, struct rt_error *err)
 {
-    const enum rt_status st = rt_variable_read(v, true, out, err);
+    const enum rt_status st = rt_variable_read(v, true, out, check, err);
     if (st || !a->is_needed)
         return st;
     out->alias_of = number_of(a, v);

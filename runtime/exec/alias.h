@@ -29,7 +29,7 @@ struct rt_aliases {
 /* Reads a ref variable as rt_variable_read does. If the run writes ref variables, *out is an alias
  * of the variable. */
 enum rt_status rt_alias_read(struct rt_aliases *a, struct rt_variable *v, struct rt_tensor *out,
-                             struct rt_error *err);
+                             const struct rt_check *check, struct rt_error *err);
 void rt_alias_update(const struct rt_aliases *a, struct rt_tensor *t);
 /* If *t is an alias, replaces its buffer with the current buffer of the variable. The caller owns
  * *t. */

@@ -26,7 +26,8 @@ static enum rt_status make_ready(struct rt_context *c, const struct rt_plan_step
                            "input %d of '%s' is a handle of something that is no variable", k,
                            n->name);
         struct rt_tensor value;
-        enum rt_status st = rt_alias_read(&c->shared->aliases, v, &value, err);
+        const struct rt_check check = rt_context_as_check(c);
+        enum rt_status st = rt_alias_read(&c->shared->aliases, v, &value, &check, err);
         if (st)
             return st;
         *handle = *in;

@@ -551,7 +551,8 @@ static enum rt_status follow_ref(const struct run *r, const struct rt_plan_step 
     if (!v)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "input %d of '%s' is a handle of something that is no variable", k, n->name);
-    enum rt_status st = rt_alias_read(&r->c->shared->aliases, v, &value, err);
+    const struct rt_check check = rt_context_as_check(r->c);
+    enum rt_status st = rt_alias_read(&r->c->shared->aliases, v, &value, &check, err);
     if (st)
         return st;
     rt_tensor_clear(t);

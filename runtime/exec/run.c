@@ -178,6 +178,12 @@ enum rt_status rt_run_check(struct rt_run *r)
     return rt_context_check(r->ctx, r->err);
 }
 
+enum rt_status rt_run_lock(struct rt_run *r, struct rt_mutex *mu) RT_NO_ANALYSIS
+{
+    const struct rt_check check = rt_context_as_check(r->ctx);
+    return rt_check_lock(&check, mu, r->err);
+}
+
 /* Calls the run's hook before its first wait. */
 static enum rt_status begin_waiting(struct rt_run *r, struct rt_mutex *mu) RT_NO_ANALYSIS
 {

@@ -86,7 +86,8 @@ static enum rt_status take_fetch(const struct rt_context *c, int k, struct rt_te
         struct rt_variable *var = rt_variable_of(t);
         if (!var)
             return rt_fail(err, RT_INVALID_ARGUMENT, "fetch %d is a handle of no variable", k);
-        return rt_alias_read(&c->shared->aliases, var, out, err);
+        const struct rt_check check = rt_context_as_check(c);
+        return rt_alias_read(&c->shared->aliases, var, out, &check, err);
     }
     if (!t->dtype)
         return rt_fail(err, RT_INTERNAL, "fetch %d has no value", k);

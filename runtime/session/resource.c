@@ -1,6 +1,7 @@
 #include "runtime/session/resource.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,7 @@ struct rt_variable {
     char *name;
     enum rt_dtype dtype;
     struct rt_shape shape;
+    atomic_bool has_value; /* changed under mu */
     struct rt_mutex mu;
     /* The dtype is RT_NO_DTYPE if the variable has no value. mu guards this member and the members
      * after it. */
@@ -93,10 +95,7 @@ const struct rt_shape *rt_variable_shape(const struct rt_variable *v)
 
 bool rt_variable_is_initialized(struct rt_variable *v)
 {
-    rt_mutex_lock(&v->mu);
-    bool yes = v->value.dtype != RT_NO_DTYPE;
-    rt_mutex_unlock(&v->mu);
-    return yes;
+    return atomic_load(&v->has_value);
 }
 
 static enum rt_status fail_uninitialized(const struct rt_variable *v, bool is_ref,
@@ -114,10 +113,11 @@ static enum rt_status fail_uninitialized(const struct rt_variable *v, bool is_re
 }
 
 enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
-                                struct rt_error *err)
+                                const struct rt_check *check, struct rt_error *err)
 {
-    enum rt_status st = RT_OK;
-    rt_mutex_lock(&v->mu);
+    enum rt_status st = rt_check_lock(check, &v->mu, err);
+    if (st)
+        return st;
     if (v->value.dtype) {
         rt_tensor_ref(out, &v->value);
         out->storage = v->storage;
@@ -170,7 +170,12 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
                        "Trying to assign variable with wrong dtype. Expected %s got %s",
                        rt_dtype_name(v->dtype), rt_dtype_name((enum rt_dtype)t->dtype));
     enum rt_status st = rt_state_keep(state, &next, t, NULL, check, &why);
-    rt_mutex_lock(&v->mu);
+    const enum rt_status waited = rt_check_lock(check, &v->mu, err);
+    if (waited) {
+        if (!st)
+            rt_tensor_clear(&next);
+        return waited;
+    }
     /* If the limit was reached, tries again. The second attempt may exceed the limit by the bytes
      * of the old value, which will be freed. */
     if (st == RT_RESOURCE_EXHAUSTED) {
@@ -184,6 +189,7 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
     }
     old = v->value;
     v->value = next;
+    atomic_store(&v->has_value, true);
     if (!old.dtype || rt_tensor_count(&old) != rt_tensor_count(&next))
         v->storage++;
     bool notify = note_write(v);
@@ -247,9 +253,10 @@ enum rt_status rt_variables_update(
     enum rt_status st = RT_OK;
 
     assert(n <= RT_UPDATED_TOGETHER);
-    const int n_locked = sort_variables(v, n, locked);
-    for (int i = 0; i < n_locked; i++)
-        rt_mutex_lock(&locked[i]->mu);
+    const int n_sorted = sort_variables(v, n, locked);
+    int n_locked = 0;
+    while (n_locked < n_sorted && !(st = rt_check_lock(check, &locked[n_locked]->mu, err)))
+        n_locked++;
     for (int i = 0; i < n && !st; i++) {
         st = own_value(v[i], is_ref, check, state, err);
         values[i] = &v[i]->value;
@@ -332,8 +339,9 @@ void rt_variable_on_write(struct rt_variable *v, void (*fn)(void *arg), void *ar
 enum rt_status rt_variable_load(struct rt_variable *v, const struct rt_check *check,
                                 struct rt_error *err)
 {
-    enum rt_status st = RT_OK;
-    rt_mutex_lock(&v->mu);
+    enum rt_status st = rt_check_lock(check, &v->mu, err);
+    if (st)
+        return st;
     if (v->value.dtype)
         st = rt_tensor_load_checked(&v->value, check, err);
     rt_mutex_unlock(&v->mu);
@@ -341,12 +349,16 @@ enum rt_status rt_variable_load(struct rt_variable *v, const struct rt_check *ch
 }
 
 enum rt_status rt_variable_destroy(struct rt_variable *v, bool may_lack_value,
-                                   const struct rt_state *state, struct rt_error *err)
+                                   const struct rt_check *check, const struct rt_state *state,
+                                   struct rt_error *err)
 {
-    rt_mutex_lock(&v->mu);
+    const enum rt_status st = rt_check_lock(check, &v->mu, err);
+    if (st)
+        return st;
     struct rt_tensor old = v->value;
     const bool has_value = old.dtype != 0;
     v->value = (struct rt_tensor){0};
+    atomic_store(&v->has_value, false);
     v->storage++;
     bool notify = note_write(v);
     rt_mutex_unlock(&v->mu);

@@ -6,8 +6,10 @@
  * Threads: any. Owner: resources are reference-counted (rt_object_ref). The session holds one
  * reference, and every handle holds one. Locks: each variable has a lock, which is never held
  * between two calls. The lock is held while a lazy value is loaded and while `change` runs, so
- * neither the loader nor `change` may call a function that locks a variable. on_write is called
- * without the lock, and is set before a second thread can access the variable.
+ * neither the loader nor `change` may call a function that locks a variable. Such a change may take
+ * as long as a run, so functions with a parameter `check`, which may be NULL, call it while they
+ * wait for the lock (rt_check_lock), and fail if it fails. on_write is called without the lock, and
+ * is set before a second thread can access the variable.
  */
 #ifndef RT_RESOURCE_H
 #define RT_RESOURCE_H
@@ -43,7 +45,7 @@ bool rt_variable_is_initialized(struct rt_variable *v);
  * TensorFlow 1 ("Attempting to use uninitialized value NAME") and that of TensorFlow 2 ("Could not
  * find variable NAME. ..."). */
 enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
-                                struct rt_error *err);
+                                const struct rt_check *check, struct rt_error *err);
 /* Changes *t from a view of an earlier value of the variable to a view of the current value at the
  * same offset. Leaves *t unchanged if the variable no longer has a value, or if the number of
  * elements has changed since *t was made. */
@@ -94,7 +96,8 @@ enum rt_status rt_variable_load(struct rt_variable *v, const struct rt_check *ch
 /* Drops the value, as DestroyResourceOp does. The call is a write. If the variable has no value,
  * returns RT_NOT_FOUND with TensorFlow's message unless `may_lack_value` is set. */
 enum rt_status rt_variable_destroy(struct rt_variable *v, bool may_lack_value,
-                                   const struct rt_state *state, struct rt_error *err);
+                                   const struct rt_check *check, const struct rt_state *state,
+                                   struct rt_error *err);
 
 /* Sets *out to a new reference to a resource that all nodes of the session share, as
  * rt_run_resource does for a resource that a node names. The key is the kind alone. */

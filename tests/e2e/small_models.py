@@ -151,6 +151,46 @@ def write_counter(folder, is_ref):
                    "value": (x, {"y": ("value", "float")})}, build, init="init")
 
 
+def write_held(folder):
+    """Writes a model with a mutable table and a variable of 1,000,000 elements. `hold_table` looks n keys up, each of which
+    has 1 MB, and `find` looks a key up. `hold_variable` adds 1 to each element n times, and `first` returns the first
+    element. The holds return 0, or end with their deadline."""
+    def build(g):
+        g.placeholder("n", "int32")
+        g.placeholder("x", "string")
+        g.const("zero", "int32", [], int_val=[0])
+        g.const("none", "int64", [], int64_val=[-1])
+        g.const("one", "float", [], float_val=[1])
+        g.const("width", "int32", [2], int_val=[1, 1000000])
+        g.const("key", "string", [], string_val=[b"k" * (1 << 20)])
+        g.node("table", "MutableHashTableV2", key_dtype="string", value_dtype="int64")
+        g.node("found", "LookupTableFindV2", "table", "x", "none", Tin="string", Tout="int64")
+        g.node("axis", "ExpandDims", "zero", "zero", T="int32", Tdim="int32")
+        g.node("dims", "ExpandDims", "n", "zero", T="int32", Tdim="int32")
+        g.node("keys", "Fill", "dims", "key", T="string", index_type="int32")
+        g.node("values", "LookupTableFindV2", "table", "keys", "none", Tin="string", Tout="int64")
+        g.node("most", "Max", "values", "axis", T="int64", Tidx="int32")
+        g.node("table_done", "Identity", "zero", "^most", T="int32")
+        g.node("start", "Fill", "width", "one", T="float", index_type="int32")
+        g.node("v", "VarHandleOp", dtype="float").attr["shape"].shape.SetInParent()
+        g.node("assign", "AssignVariableOp", "v", "start", dtype="float")
+        g.const("seven", "int64", [], int64_val=[7])
+        g.node("insert", "LookupTableInsertV2", "table", "key0", "seven", Tin="string", Tout="int64")
+        g.const("key0", "string", [], string_val=[b"k"])
+        g.node("init", "NoOp", "^assign", "^insert")
+        g.node("rows", "Fill", "dims", "zero", T="int32", index_type="int32")
+        g.node("add", "ResourceScatterAdd", "v", "rows", "one", dtype="float", Tindices="int32")
+        g.node("variable_done", "Identity", "zero", "^add", T="int32")
+        g.node("value", "ReadVariableOp", "v", dtype="float")
+        g.node("first", "GatherV2", "value", "axis", "zero", Tparams="float", Tindices="int32", Taxis="int32")
+        g.node("column", "GatherV2", "first", "zero", "axis1", Tparams="float", Tindices="int32", Taxis="int32")
+        g.const("axis1", "int32", [], int_val=[1])
+    n, x = {"n": ("n", "int32")}, {"x": ("x", "string")}
+    write(folder, {"hold_table": (n, {"y": ("table_done", "int32")}), "find": (x, {"y": ("found", "int64")}),
+                   "hold_variable": (n, {"y": ("variable_done", "int32")}), "first": ({}, {"y": ("column", "float")})},
+          build, init="init")
+
+
 def write_kept(folder, name="handle"):
     """Writes a model that keeps tensors between requests. `keep` keeps x and returns a handle, which begins with `name`.
     `read` returns the tensor of a handle, and `drop` drops it. `double` returns 2 x, which it computes in a temporary

@@ -1,10 +1,12 @@
 """Tests state that one signature of a model writes and other signatures read. Tests every way in which the server runs
 the model."""
+import concurrent.futures
 import json
 import random
+import time
 
 import small_models
-from support import Case, Server
+from support import SLOW, Case, Server, wait_for
 
 SETTINGS = ((), ("--specialise=off",), ("--enable_model_warmup=false",), ("--autotune=off",))
 RUNS = 60  # enough runs for tier 1, in which code is compiled for a shape that has occurred twice
@@ -34,6 +36,45 @@ class State(Case):
                             self.assertEqual(self.ask(server, "sum"), value + 1)
                         else:
                             self.assertEqual(self.ask(server, "value"), value)
+
+
+class Held(Case):
+    """Tests requests that wait for state while another request holds its lock for as long as its deadline allows."""
+
+    def infer(self, server, signature, timeout_s, **data):
+        """Returns the status and the seconds until the answer."""
+        inputs = [{"name": k, "shape": [], "datatype": "BYTES" if isinstance(v, str) else "INT32", "data": [v]} for k, v in data.items()]
+        start = time.monotonic()
+        status, body = server.post(f"/v2/models/held@{signature}/infer",
+                                   {"inputs": inputs, "parameters": {"timeout": int(timeout_s * 1e6)}})
+        return status, time.monotonic() - start, body
+
+    def test_the_waiting_end_with_their_deadlines_and_delay_nobody(self):
+        small_models.write_held(self.path("models/held/1"))
+        small_models.write_counter(self.path("models/counter/1"), False)
+        for hold, read, data in (("hold_table", "find", {"x": "k"}), ("hold_variable", "first", {})):
+            with self.subTest(hold), Server(f"--models={self.path('models')}", "--num_rest_threads=1", "--num_workers=4") as server, \
+                    concurrent.futures.ThreadPoolExecutor(5) as pool:
+                for _ in range(30):  # so that reads run on the network thread
+                    self.assertEqual(self.infer(server, read, 60 * SLOW, **data)[0], 200)
+                held = pool.submit(self.infer, server, hold, 6 * SLOW, n=1000000)
+                wait_for(lambda: server.metric("slipway_jobs") == 1, "the run that holds the lock")
+                time.sleep(1)
+                waiting = [pool.submit(self.infer, server, read, 1 * SLOW, **data) for _ in range(2)]
+                longest = 0
+                while not held.done():
+                    start = time.monotonic()
+                    self.assertEqual(server.get("/v1/models/counter")[0], 200)
+                    longest = max(longest, time.monotonic() - start)
+                    time.sleep(0.01)
+                status, took, body = held.result()
+                self.assertEqual(status, 504, body)
+                self.assertLess(longest, took / 2)
+                for w in waiting:
+                    status, seconds, body = w.result()
+                    self.assertEqual(status, 504, body)
+                    self.assertLess(seconds, took / 2)
+                self.assertEqual(self.infer(server, read, 60 * SLOW, **data)[0], 200)
 
 
 class Quantised(Case):

@@ -1,7 +1,8 @@
-/* Tests the priority of threads. */
-#include "runtime/base/thread.h"
+/* Tests the priority of threads, and locks that are waited for with a check. */
+#include "runtime/base/check.h"
 
 #include <stdatomic.h>
+#include <stdint.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -43,10 +44,84 @@ static void all_threads_are_raised_and_none_is_lowered_any_more(void **state)
     pthread_join(thread, NULL);
 }
 
+static struct rt_mutex mu = RT_MUTEX_INIT;
+static atomic_int n_checks;
+
+static enum rt_status fail_third(void *arg, struct rt_error *err)
+{
+    (void)arg;
+    if (atomic_fetch_add(&n_checks, 1) < 2)
+        return RT_OK;
+    return rt_fail(err, RT_DEADLINE_EXCEEDED, "it is late");
+}
+
+static enum rt_status never_fail(void *arg, struct rt_error *err)
+{
+    (void)arg;
+    (void)err;
+    atomic_fetch_add(&n_checks, 1);
+    return RT_OK;
+}
+
+static const struct rt_check impatient = {fail_third, NULL}, patient = {never_fail, NULL};
+
+static void *wait_for_lock(void *failed)
+{
+    struct rt_error err = {0};
+
+    *(enum rt_status *)failed = rt_check_lock(&impatient, &mu, &err);
+    return NULL;
+}
+
+static void *wait_with(void *check)
+{
+    struct rt_error err = {0};
+
+    if (rt_check_lock(check, &mu, &err))
+        return check;
+    rt_mutex_unlock(&mu);
+    return NULL;
+}
+
+static void a_check_ends_the_wait_for_a_lock(void **state)
+{
+    (void)state;
+    enum rt_status failed = RT_OK;
+    pthread_t thread;
+
+    rt_mutex_lock(&mu);
+    assert_int_equal(rt_thread_start(&thread, "waits", wait_for_lock, &failed), 0);
+    pthread_join(thread, NULL);
+    rt_mutex_unlock(&mu);
+    assert_int_equal(failed, RT_DEADLINE_EXCEEDED);
+    assert_int_equal(atomic_load(&n_checks), 3);
+}
+
+static void a_lock_is_taken_when_it_becomes_free(void **state)
+{
+    (void)state;
+    void *failed;
+    pthread_t thread;
+
+    atomic_store(&n_checks, 0);
+    rt_mutex_lock(&mu);
+    assert_int_equal(rt_thread_start(&thread, "waits", wait_with, (void *)(uintptr_t)&patient), 0);
+    while (atomic_load(&n_checks) < 5)
+        usleep(1000);
+    rt_mutex_unlock(&mu);
+    pthread_join(thread, &failed);
+    assert_null(failed);
+    assert_int_equal(rt_thread_start(&thread, "waits", wait_with, NULL), 0); /* without a check */
+    pthread_join(thread, &failed);
+    assert_null(failed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_threads_are_raised_and_none_is_lowered_any_more),
+        cmocka_unit_test(a_check_ends_the_wait_for_a_lock),
+        cmocka_unit_test(a_lock_is_taken_when_it_becomes_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

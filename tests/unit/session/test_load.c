@@ -25,7 +25,7 @@ static void count(struct rt_session *s, int *n, int *n_unread)
         struct rt_tensor t;
         if (o->type != &rt_variable_type || !rt_variable_is_initialized((struct rt_variable *)o))
             continue;
-        assert_ok(rt_variable_read((struct rt_variable *)o, false, &t, &err), &err);
+        assert_ok(rt_variable_read((struct rt_variable *)o, false, &t, NULL, &err), &err);
         ++*n;
         *n_unread += rt_tensor_is_lazy(&t);
         rt_tensor_clear(&t);
