@@ -4,6 +4,7 @@
 #include "kernels/array/hash_set.h"
 #include "kernels/list/list.h"
 #include "runtime/session/state.h"
+#include "runtime/session/resource.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -54,6 +54,21 @@ bool rt_mutex_lock_until(struct rt_mutex *mu, int64_t until_ns) RT_NO_ANALYSIS
 }
 #endif
 
+RT_NO_ANALYSIS
+enum rt_status rt_mutex_lock_checked(struct rt_mutex *mu, const struct rt_check *check,
+                                     struct rt_error *err)
+{
+    enum { TRY_NS = 1000000 }; /* time between two calls of the check */
+    enum rt_status st = RT_OK;
+
+    /* A mutex that is free is locked without a look at the clock. */
+    if (rt_mutex_lock_until(mu, 0))
+        return RT_OK;
+    while (!st && !rt_mutex_lock_until(mu, rt_now_ns() + TRY_NS))
+        st = rt_check_call(check, err);
+    return st;
+}
+
 void rt_mutex_unlock(struct rt_mutex *mu) RT_NO_ANALYSIS
 {
     pthread_mutex_unlock(&mu->m);

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "runtime/base/check.h"
+
 #if defined(__clang__)
 #define RT_CAPABILITY(x)          __attribute__((capability(x)))
 #define RT_REQUIRES(x)            __attribute__((requires_capability(x)))
@@ -42,6 +44,11 @@ void rt_mutex_clear(struct rt_mutex *mu);
 void rt_mutex_lock(struct rt_mutex *mu) RT_ACQUIRE(*mu);
 /* Waits at most until `until_ns` on CLOCK_MONOTONIC. Returns whether the mutex is locked. */
 bool rt_mutex_lock_until(struct rt_mutex *mu, int64_t until_ns) RT_TRY_ACQUIRE(true, *mu);
+/* Locks a mutex that another thread may hold for long, for example during a run. While it waits, it
+ * calls the check, which may be NULL, about every millisecond. If the check fails, returns its
+ * status, and the mutex is not locked. */
+enum rt_status rt_mutex_lock_checked(struct rt_mutex *mu, const struct rt_check *check,
+                                     struct rt_error *err) RT_TRY_ACQUIRE(RT_OK, *mu);
 void rt_mutex_unlock(struct rt_mutex *mu) RT_RELEASE(*mu);
 
 void rt_cond_init(struct rt_cond *c);

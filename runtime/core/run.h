@@ -9,7 +9,6 @@
 #ifndef RT_RUN_H
 #define RT_RUN_H
 
-#include "runtime/base/thread.h"
 #include "runtime/core/graph.h"
 #include "runtime/core/tensor.h"
 
@@ -109,9 +108,6 @@ bool rt_run_is_fetched(const struct rt_run *r, int k);
  */
 void rt_run_parallel(struct rt_run *r, int64_t n, void (*shard)(void *arg, int64_t i), void *arg);
 int rt_run_width(const struct rt_run *r);
-/* Locks a mutex that another run may hold for long (rt_check_lock). Fails if the run has been
- * cancelled or its deadline has passed. */
-enum rt_status rt_run_lock(struct rt_run *r, struct rt_mutex *mu) RT_TRY_ACQUIRE(RT_OK, *mu);
 /*
  * Waits until `c` is signalled, but at most 50 ms. The caller must hold `mu`, which guards the
  * condition, and must test the condition again after each call. Fails with RT_CANCELLED or
@@ -119,6 +115,8 @@ enum rt_status rt_run_lock(struct rt_run *r, struct rt_mutex *mu) RT_TRY_ACQUIRE
  * RT_RESOURCE_EXHAUSTED if too many runs wait (rt_run_options.on_wait). `mu` may be released and
  * locked again even if the call fails. Only ops with the effect RT_BLOCKS may wait.
  */
+struct rt_cond;
+struct rt_mutex;
 enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex *mu);
 /* Called before the first wait of a run, on the run's thread, with no lock held. The caller of the
  * run then no longer counts a core for this run. If the hook fails, the run ends. */

@@ -10,6 +10,7 @@
 #include "runtime/session/run_end.h"
 #include "runtime/exec/parallel.h"
 #include "runtime/select/prepared.h"
+#include "runtime/session/resource.h"
 
 void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim)
 {
@@ -181,7 +182,7 @@ enum rt_status rt_run_check(struct rt_run *r)
 enum rt_status rt_run_lock(struct rt_run *r, struct rt_mutex *mu) RT_NO_ANALYSIS
 {
     const struct rt_check check = rt_context_as_check(r->ctx);
-    return rt_check_lock(&check, mu, r->err);
+    return rt_mutex_lock_checked(mu, &check, r->err);
 }
 
 /* Calls the run's hook before its first wait. */

@@ -115,7 +115,7 @@ static enum rt_status fail_uninitialized(const struct rt_variable *v, bool is_re
 enum rt_status rt_variable_read(struct rt_variable *v, bool is_ref, struct rt_tensor *out,
                                 const struct rt_check *check, struct rt_error *err)
 {
-    enum rt_status st = rt_check_lock(check, &v->mu, err);
+    enum rt_status st = rt_mutex_lock_checked(&v->mu, check, err);
     if (st)
         return st;
     if (v->value.dtype) {
@@ -170,7 +170,7 @@ enum rt_status rt_variable_assign(struct rt_variable *v, const struct rt_tensor 
                        "Trying to assign variable with wrong dtype. Expected %s got %s",
                        rt_dtype_name(v->dtype), rt_dtype_name((enum rt_dtype)t->dtype));
     enum rt_status st = rt_state_keep(state, &next, t, NULL, check, &why);
-    const enum rt_status waited = rt_check_lock(check, &v->mu, err);
+    const enum rt_status waited = rt_mutex_lock_checked(&v->mu, check, err);
     if (waited) {
         if (!st)
             rt_tensor_clear(&next);
@@ -255,7 +255,7 @@ enum rt_status rt_variables_update(
     assert(n <= RT_UPDATED_TOGETHER);
     const int n_sorted = sort_variables(v, n, locked);
     int n_locked = 0;
-    while (n_locked < n_sorted && !(st = rt_check_lock(check, &locked[n_locked]->mu, err)))
+    while (n_locked < n_sorted && !(st = rt_mutex_lock_checked(&locked[n_locked]->mu, check, err)))
         n_locked++;
     for (int i = 0; i < n && !st; i++) {
         st = own_value(v[i], is_ref, check, state, err);
@@ -339,7 +339,7 @@ void rt_variable_on_write(struct rt_variable *v, void (*fn)(void *arg), void *ar
 enum rt_status rt_variable_load(struct rt_variable *v, const struct rt_check *check,
                                 struct rt_error *err)
 {
-    enum rt_status st = rt_check_lock(check, &v->mu, err);
+    enum rt_status st = rt_mutex_lock_checked(&v->mu, check, err);
     if (st)
         return st;
     if (v->value.dtype)
@@ -352,7 +352,7 @@ enum rt_status rt_variable_destroy(struct rt_variable *v, bool may_lack_value,
                                    const struct rt_check *check, const struct rt_state *state,
                                    struct rt_error *err)
 {
-    const enum rt_status st = rt_check_lock(check, &v->mu, err);
+    const enum rt_status st = rt_mutex_lock_checked(&v->mu, check, err);
     if (st)
         return st;
     struct rt_tensor old = v->value;

@@ -8,12 +8,13 @@
  * between two calls. The lock is held while a lazy value is loaded and while `change` runs, so
  * neither the loader nor `change` may call a function that locks a variable. Such a change may take
  * as long as a run, so functions with a parameter `check`, which may be NULL, call it while they
- * wait for the lock (rt_check_lock), and fail if it fails. on_write is called without the lock, and
- * is set before a second thread can access the variable.
+ * wait for the lock (rt_mutex_lock_checked), and fail if it fails. on_write is called without the
+ * lock, and is set before a second thread can access the variable.
  */
 #ifndef RT_RESOURCE_H
 #define RT_RESOURCE_H
 
+#include "runtime/base/thread.h"
 #include "runtime/core/graph.h"
 #include "runtime/core/tensor.h"
 
@@ -107,5 +108,9 @@ rt_run_only_resource(struct rt_run *r, const char *kind,
                      enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
                                             struct rt_object **out, struct rt_error *err),
                      struct rt_object **out);
+
+/* Locks a mutex that another run may hold for long (rt_mutex_lock_checked). Fails if the run has
+ * been cancelled or its deadline has passed. */
+enum rt_status rt_run_lock(struct rt_run *r, struct rt_mutex *mu) RT_TRY_ACQUIRE(RT_OK, *mu);
 
 #endif

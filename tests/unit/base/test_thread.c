@@ -1,5 +1,5 @@
 /* Tests the priority of threads, and locks that are waited for with a check. */
-#include "runtime/base/check.h"
+#include "runtime/base/thread.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -69,7 +69,7 @@ static void *wait_for_lock(void *failed)
 {
     struct rt_error err = {0};
 
-    *(enum rt_status *)failed = rt_check_lock(&impatient, &mu, &err);
+    *(enum rt_status *)failed = rt_mutex_lock_checked(&mu, &impatient, &err);
     return NULL;
 }
 
@@ -77,7 +77,7 @@ static void *wait_with(void *check)
 {
     struct rt_error err = {0};
 
-    if (rt_check_lock(check, &mu, &err))
+    if (rt_mutex_lock_checked(&mu, check, &err))
         return check;
     rt_mutex_unlock(&mu);
     return NULL;
