@@ -85,6 +85,7 @@ static const struct row rows[] = {
     ROW("Case", RT_IO, NULL, run_unplanned),
     ROW("StatelessWhile", RT_PURE, NULL, run_unplanned),
     ROW("While", RT_IO, NULL, run_unplanned),
+    ROW("For", RT_PURE, NULL, run_unplanned),
     CHECKED_ROW("MapDefun", RT_PURE, check_map, NULL, run_unplanned),
     ROW("BatchFunction", RT_IO, NULL, run_unplanned),
     /* TensorFlow 1's control flow ops. The token executor moves their tensors itself, without

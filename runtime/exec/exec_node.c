@@ -285,6 +285,104 @@ static enum rt_status run_while(struct rt_context *c, const struct rt_plan_step 
     return st;
 }
 
+/* Reads input k of a For, which is the start, the limit or the step of its index. */
+static enum rt_status read_bound(struct rt_context *c, struct rt_tensor *in, int k, int64_t *bound,
+                                 struct rt_error *err)
+{
+    static const char *const names[] = {"start", "limit", "delta"};
+    char shape[200];
+    const enum rt_status st = rt_context_load(c, &in[k], err);
+
+    if (st)
+        return st;
+    if (in[k].dtype != RT_I32 || in[k].rank != 0)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "%s must be a scalar, but %s", names[k],
+                       rt_shape_text(shape, sizeof shape, in[k].rank, in[k].dim));
+    *bound = *(const int32_t *)in[k].data;
+    return RT_OK;
+}
+
+/* Checks that the values have the types that the node declares. In a further iteration, the values
+ * are arguments of the body. */
+static enum rt_status check_for_types(const struct rt_plan_step *n, const struct rt_tensor *value,
+                                      bool is_last, struct rt_error *err)
+{
+    for (int k = 0; k < n->n_out; k++) {
+        const char *is = rt_dtype_name((enum rt_dtype)value[k].dtype);
+        const char *want = rt_dtype_name((enum rt_dtype)n->def->out_dtype[k]);
+        if (value[k].dtype == n->def->out_dtype[k])
+            continue;
+        return is_last ? rt_fail(err, RT_INTERNAL, "Expect %d-th output is of type %s but get %s",
+                                 k, want, is)
+                       : rt_fail(err, RT_INVALID_ARGUMENT,
+                                 "Expects arg[%d] to be %s but %s is provided", k + 1, want, is);
+    }
+    return RT_OK;
+}
+
+/* Runs the body of a For with the values `now`, and replaces these with its results. */
+static enum rt_status run_for_turn(struct rt_context *c, const struct rt_plan_step *n,
+                                   struct rt_context **body, int64_t index, struct rt_error *err)
+{
+    struct rt_tensor *now = c->loop, *next = now + n->n_in;
+    enum rt_status st = rt_context_check(c, err);
+
+    if (!st)
+        st = rt_context_tensor(c, &now[0], RT_I32, 0, NULL, err);
+    if (st)
+        return st;
+    *(int32_t *)now[0].data = (int32_t)index;
+    /* The body may take over the values, because only the loop has references to them. */
+    c->shared->moving = true;
+    st = run_turn(c, n->sub[0], body, now, next, err);
+    c->shared->moving = false;
+    rt_tensor_clear(&now[0]);
+    for (int k = 0; k < n->n_out; k++) {
+        rt_tensor_clear(&now[k + 1]);
+        now[k + 1] = next[k];
+        next[k] = (struct rt_tensor){0};
+    }
+    return st;
+}
+
+static enum rt_status run_for(struct rt_context *c, const struct rt_plan_step *n,
+                              struct rt_tensor *in, struct rt_tensor *out, struct rt_error *err)
+{
+    struct rt_tensor *now = c->loop;
+    struct rt_context *body = NULL;
+    int64_t bound[3] = {0};
+    enum rt_status st = rt_exec_check_depth(c, err);
+
+    for (int k = 0; k < 3 && !st; k++)
+        st = read_bound(c, in, k, &bound[k], err);
+    if (st)
+        return st;
+    const int64_t start = bound[0], limit = bound[1], delta = bound[2];
+    if (delta > 0 ? start > limit : delta < 0 ? start < limit : start != limit)
+        return rt_fail(err, RT_INVALID_ARGUMENT, "Invalid start/limit/delta: %d %d %d", (int)start,
+                       (int)limit, (int)delta);
+    for (int k = 0; k < n->n_out; k++)
+        rt_tensor_ref(&now[k + 1], &in[k + 1 + PL_FOR_SKIP]);
+    c->shared->depth++;
+    for (int64_t i = start; (delta > 0 ? i < limit : i > limit) && !st; i += delta) {
+        const bool is_last = delta > 0 ? i + delta >= limit : i + delta <= limit;
+        st = run_for_turn(c, n, &body, i, err);
+        if (!st)
+            st = check_for_types(n, now + 1, is_last, err);
+    }
+    c->shared->depth--;
+    if (body)
+        rt_context_give(body);
+    for (int k = 0; k < n->n_out; k++) {
+        if (!st)
+            out[k] = now[k + 1];
+        else
+            rt_tensor_clear(&now[k + 1]);
+        now[k + 1] = (struct rt_tensor){0};
+    }
+    return st;
+}
+
 static enum rt_status run_rows(struct rt_context *c, const struct rt_plan_step *n,
                                struct rt_tensor *in, struct rt_tensor *out, struct rt_error *err)
 {
@@ -328,6 +426,9 @@ enum rt_status rt_exec_node(struct rt_context *c, int i, struct rt_tensor *in, u
         break;
     case PL_WHILE:
         st = run_while(c, n, in, out, err);
+        break;
+    case PL_FOR:
+        st = run_for(c, n, in, out, err);
         break;
     case PL_MAP:
     case PL_BATCH:

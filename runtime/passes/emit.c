@@ -53,7 +53,8 @@ static enum rt_status lay_out(struct rt_plan *p, struct pl_graph *g, const int *
             p->effects |= (uint8_t)(1u << n->effect);
         if (n->kind == PL_OP && n->def && pl_is_token(n->def))
             p->tokens = true;
-        p->loops |= n->kind == PL_WHILE || n->kind == PL_MAP || n->kind == PL_BATCH;
+        p->loops |=
+            n->kind == PL_WHILE || n->kind == PL_FOR || n->kind == PL_MAP || n->kind == PL_BATCH;
     }
     p->constant = rt_arena_array(p->arena, (size_t)p->n_values + 1, sizeof *p->constant);
     if (!p->constant)

@@ -43,8 +43,9 @@ static bool graph_has_tokens(const struct pl_graph *g)
 
 static bool has_functions(const struct pl_node *n)
 {
-    static const char *const names[] = {"If",   "StatelessIf",   "While",    "StatelessWhile",
-                                        "Case", "StatelessCase", "MapDefun", "BatchFunction"};
+    static const char *const names[] = {"If",           "StatelessIf",   "While", "StatelessWhile",
+                                        "Case",         "StatelessCase", "For",   "MapDefun",
+                                        "BatchFunction"};
     bool yes = n->kind == PL_OP && n->call;
     for (size_t i = 0; i < sizeof names / sizeof *names && !yes; i++)
         yes = pl_is(n, names[i]);

@@ -674,6 +674,7 @@ static bool walk_plan(struct walk *w)
                 return false;
             break;
         case PL_WHILE:
+        case PL_FOR:
         case PL_MAP:
         case PL_BATCH:
             if (!walk_loop(w, n))

@@ -9,6 +9,25 @@
 
 enum { MAX_SUB_DEPTH = 64 };
 
+/* Removes the constants of inputs that an iteration of the loop body `loop` may change: only an
+ * input that every iteration passes on unchanged is a constant inside a loop. Argument `first` + k
+ * of the body has the value that the previous iteration returned as result k. */
+static void keep_invariants(const struct rt_graph *loop, int first, int n_args,
+                            const struct rt_tensor **constant_feed)
+{
+    for (int i = first; i < n_args && i - first < loop->n_rets && i < loop->n_args; i++) {
+        struct rt_edge e = loop->ret[i - first];
+        for (int hops = 0; hops < loop->n_nodes && e.node != loop->arg[i]; hops++) {
+            const struct rt_node *via = &loop->node[e.node];
+            if (!via->op || strcmp(via->op->name, "Identity") != 0)
+                break;
+            e = via->in[0];
+        }
+        if (e.node != loop->arg[i])
+            constant_feed[i] = NULL;
+    }
+}
+
 enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
                               const struct rt_func_ref *f, int skip, bool is_body,
                               struct pl_sub_request *r, struct rt_error *err)
@@ -37,23 +56,15 @@ enum rt_status pl_sub_request(const struct pl_graph *g, const struct pl_node *n,
         if (from->kind == PL_CONST && i >= n_sliced)
             constant_feed[i] = &from->value;
     }
-    if (n->kind == PL_WHILE || pl_is(n, "While") || pl_is(n, "StatelessWhile")) {
-        /* Only an input that every iteration passes on unchanged is a constant inside a loop. */
+    if (n->kind == PL_FOR) {
+        constant_feed[0] = NULL; /* the index of the iteration */
+        keep_invariants(body, 1, n_args, constant_feed);
+    } else if (n->kind == PL_WHILE || pl_is(n, "While") || pl_is(n, "StatelessWhile")) {
         const struct rt_graph *loop;
         st = rt_library_instantiate(g->session->library, rt_attr_func(n->def, "body"), &loop, err);
         if (st)
             return st;
-        for (int i = 0; i < n_args && i < loop->n_rets && i < loop->n_args; i++) {
-            struct rt_edge e = loop->ret[i];
-            for (int hops = 0; hops < loop->n_nodes && e.node != loop->arg[i]; hops++) {
-                const struct rt_node *via = &loop->node[e.node];
-                if (!via->op || strcmp(via->op->name, "Identity") != 0)
-                    break;
-                e = via->in[0];
-            }
-            if (e.node != loop->arg[i])
-                constant_feed[i] = NULL;
-        }
+        keep_invariants(loop, 0, n_args, constant_feed);
     }
     r->q = (struct pl_request){.graph = body,
                                .feeds = feeds,
@@ -170,6 +181,11 @@ enum rt_status pl_sub_plans(struct pl_graph *g, struct rt_error *err)
             refs[1] = rt_attr_func(n->def, "body");
             n->kind = PL_WHILE;
             n_sub = 2;
+        } else if (pl_is(n, "For")) {
+            refs[0] = rt_attr_func(n->def, "body");
+            n->kind = PL_FOR;
+            n_sub = 1;
+            skip = PL_FOR_SKIP;
         } else if (pl_is(n, "MapDefun") || pl_is(n, "BatchFunction")) {
             refs[0] = rt_attr_func(n->def, "f");
             n->kind = pl_is(n, "MapDefun") ? PL_MAP : PL_BATCH;

@@ -40,9 +40,14 @@ enum pl_kind {
     /* Runs the sub-plan that input 0 indexes, or the last one if the index is out of range. */
     PL_CASE,
     PL_WHILE, /* runs a loop with the condition sub[0] and the body sub[1] */
+    PL_FOR,   /* runs sub[0] for each index from input 0 to input 1 in steps of input 2 (For) */
     PL_MAP,   /* runs sub[0] for each row of the first inputs (MapDefun) */
     PL_BATCH, /* runs sub[0] on the first inputs, split or padded to batches (BatchFunction) */
 };
+
+/* Index of the input of a PL_FOR that the body gets as its first argument, where the index of the
+ * iteration takes its place. */
+enum { PL_FOR_SKIP = 2 };
 
 /* An output of a graph's node, or of a plan's step. */
 struct pl_edge {
@@ -154,7 +159,7 @@ struct rt_plan {
     _Atomic(struct rt_segment *) *segment;
     /* In a callable's plan, bit n is set if the plan is compiled for n rows. */
     _Atomic uint64_t *compiled;
-    bool loops;      /* whether the plan has a PL_WHILE, PL_MAP or PL_BATCH */
+    bool loops;      /* whether the plan has a PL_WHILE, PL_FOR, PL_MAP or PL_BATCH */
     bool writes_fed; /* writes_fed, handed_out and n_handed_out are copied from pl_graph */
     struct rt_variable **handed_out;
     int n_handed_out;

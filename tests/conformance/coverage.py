@@ -138,7 +138,7 @@ def slipway_ops():
     """Returns the names of the ops that Slipway has: those of kernels/table.inc, and those that the runtime itself
     implements in runtime/core/control.c."""
     control = (ROOT / "runtime" / "core" / "control.c").read_text()
-    names = set(schema.ours(schema.registry())) | set(re.findall(r'\bROW\("(\w+)"', control))
+    names = set(schema.ours(schema.registry())) | set(re.findall(r'ROW\("(\w+)"', control))
     return {name for name in names if not name.startswith("_")}
 
 

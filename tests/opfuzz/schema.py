@@ -47,8 +47,13 @@ def registry():
     return found
 
 
+# Ops that the runtime itself implements (runtime/core/control.c) and that compute something besides the functions that
+# they call.
+CALLERS = ["BatchFunction", "For", "MapDefun"]
+
+
 def ours(known):
-    """Returns the TensorFlow names of the ops that kernels/table.inc lists in snake case."""
+    """Returns the TensorFlow names of the ops that kernels/table.inc lists in snake case, and CALLERS."""
     rows = re.findall(r"^KN_OP\((\w+)\)", (ROOT / "kernels" / "table.inc").read_text(), re.M)
     by_letters = {re.sub(r"\W", "", name).lower(): name for name in known}
-    return [by_letters[r.replace("_", "")] for r in rows if r.replace("_", "") in by_letters]
+    return [by_letters[r.replace("_", "")] for r in rows if r.replace("_", "") in by_letters] + CALLERS

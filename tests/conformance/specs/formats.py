@@ -277,3 +277,58 @@ def map_defun(g, op):
     yield mapped(lambda tf, x: tf.raw_ops.MapDefun(arguments=[x], captured_inputs=[], f=function_of(tf, lambda tf, x: x * x, [x]), output_types=["float32"],
                                                    output_shapes=[tf.TensorShape([])])[0], x, name="nested")
     yield mapped(lambda tf, x: tf.raw_ops.StringSplit(input=x[None], delimiter=" ").values, np.array([b"a b", b"c d"], object), name="strings")
+
+
+def counted(fn, start, limit, delta, *feeds, constants=(), name="", texts=True):
+    """Returns a case for For, which calls fn(tf, index, *feeds, *constants)."""
+    def build(tf, start, limit, delta, *x):
+        carried = [*x, *(tf.constant(c) for c in constants)]
+        types = [tf.TensorSpec([], "int32"), *(tf.TensorSpec(None, t.dtype) for t in carried)]
+        body = tf.function(lambda *x: fn(tf, *x), input_signature=types, autograph=False).get_concrete_function()
+        return list(tf.raw_ops.For(start=start, limit=limit, delta=delta, input=carried, body=body))
+    bounds = [np.int32(b) for b in (start, limit, delta)]
+    return Graph(build, *bounds, *feeds, name=f"{name} {start} {limit} {delta} {[np.shape(x) for x in feeds]}", texts=texts)
+
+
+RANGES = ((0, 3, 1), (3, 0, -1), (0, 5, 2), (0, 6, 2), (5, 0, -2), (-4, 4, 3), (0, 0, 0), (0, 0, 1), (0, 0, -1), (7, 7, 0), (0, 1, 1), (0, 1, 9), (0, 3, 0), (3, 0, 0),
+          (3, 0, 1), (0, 3, -1), (2147483644, 2147483646, 1), (-2147483648, -2147483646, 1), (-2147483646, -2147483648, -1))
+
+
+@spec("For")
+def for_loop(g, op):
+    x = np.float32(g.rng.integers(-9, 9, (2, 3)))  # results are exact
+    for r in RANGES:
+        yield counted(lambda tf, i, x: [x * 2 + tf.cast(i, "float32")], *r, x[0], name="number")
+        yield counted(lambda tf, i, x, y: [y + 1, x * 2], *r, x, x[0], name="swap")
+        yield counted(lambda tf, i, x, c: [tf.nn.relu(x @ c), c], *r, x, constants=[np.float32(np.diag([1, 2, 3]))], name="constant")
+    for dtype in PLAIN + ["string"]:
+        for shape in ((), (3,), (2, 0)):
+            yield counted(lambda tf, i, x, y: [y, x], 0, 3, 1, g.values(dtype, shape), g.values(dtype, (2,)), name=f"{dtype} {shape}")
+            yield counted(lambda tf, i, x: [tf.stack([x, x])], 0, 2, 1, g.values(dtype, shape), name=f"grows {dtype} {shape}")
+    for start, limit, delta in (([0], 3, 1), (0, [3], 1), (0, 3, [[1]]), ([], 3, 1), ([0, 1], [[3]], [])):
+        yield counted(lambda tf, i, x: [x * 2], start, limit, delta, x, name="shape")
+    for dtype in ("int32", "float64", "string"):
+        for n in (0, 1, 2):
+            yield counted(lambda tf, i, x: [tf.zeros(tf.shape(x), dtype)], 0, n, 1, x, name=f"another type {dtype}", texts=False)
+    yield counted(lambda tf, i, x: [tf.debugging.check_numerics(x / 0, "bad")], 0, 2, 1, x, texts=False, name="fails")
+    yield counted(lambda tf, i, x: [tf.cond(i % 2 > 0, lambda: x + 1, lambda: x * 3)], 0, 5, 1, x, name="branch")
+    yield counted(lambda tf, i, x: [tf.while_loop(lambda y: tf.reduce_sum(y) < 100, lambda y: [y * 2], [tf.abs(x) + 1])[0] - 99], 0, 3, 1, x, name="loop")
+    yield counted(lambda tf, i, x: [tf.raw_ops.StringJoin(inputs=[x, tf.as_string(i)])], 0, 4, 1, np.array([b"a", b""], object), name="strings")
+
+    def nested(tf, i, x):
+        inner = tf.function(lambda j, y, k: [y + tf.cast(k * j, "float32"), k], autograph=False).get_concrete_function(
+            tf.TensorSpec([], "int32"), tf.TensorSpec(None), tf.TensorSpec([], "int32"))
+        return [tf.raw_ops.For(start=0, limit=i, delta=1, input=[x, i], body=inner)[0]]
+    yield counted(nested, 0, 4, 1, x, name="nested")
+
+    def writes(tf, n):
+        v = tf.raw_ops.VarHandleOp(dtype="float32", shape=[], shared_name=f"for_{tf.compat.v1.get_default_graph().unique_name('v')}")
+
+        def fn(i, x, v):
+            with tf.control_dependencies([tf.raw_ops.AssignAddVariableOp(resource=v, value=x)]):
+                return [x + tf.raw_ops.ReadVariableOp(resource=v, dtype="float32"), v]
+        f = tf.function(fn, autograph=False).get_concrete_function(tf.TensorSpec([], "int32"), tf.TensorSpec([]), tf.TensorSpec([], "resource"))
+        y = tf.raw_ops.For(start=0, limit=n, delta=1, input=[tf.constant(1.0), v], body=f)[0]
+        return [[tf.raw_ops.AssignVariableOp(resource=v, value=0.0)], [y], [y], [tf.raw_ops.ReadVariableOp(resource=v, dtype="float32")]]
+    for n in (0, 1, 4):
+        yield Graph(writes, np.int32(n), name=f"writes {n}")
