@@ -97,6 +97,11 @@ bool kn_is_optional(const struct rt_tensor *t);
 /* Returns whether t is a scalar variant that holds an optional without a value. */
 bool kn_is_empty_optional(const struct rt_tensor *t);
 
+/* ---- composite tensors (composite.c) ---- */
+
+/* Returns whether t is a scalar variant that holds a composite tensor. */
+bool kn_is_composite(const struct rt_tensor *t);
+
 /* Implements rt_op.rows for the list ops. A list cannot be split into rows of the batch, so a node
  * is row-wise only if none of its inputs depends on the batch. */
 static inline void kn_rows_sizes(struct rt_rows *r)

@@ -116,6 +116,11 @@ enum rt_status kn_variant_add(struct rt_run *r, const struct rt_tensor *a,
         st = kn_ragged_add(r, a, b, depth, &o);
     else if (kn_is_optional(a) && kn_is_optional(b))
         st = kn_optional_add(r, a, b, depth, &o);
+    else if (kn_is_composite(a) && kn_is_composite(b))
+        st = rt_fail(r->err, RT_INTERNAL,
+                     "No unary variant binary_op function found for op ADD Variant type_name: '%s' "
+                     "for device type: CPU",
+                     kn_variant_type(a));
     else
         st = rt_fail(r->err, RT_INTERNAL,
                      "BinaryOpVariants: Variants a and b have different type ids.  Type names: "

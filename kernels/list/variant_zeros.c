@@ -21,6 +21,11 @@ static enum rt_status variant_zeros(struct rt_run *r, const struct rt_tensor *t,
         st = kn_ragged_zeros(r, t, &o);
     else if (kn_is_optional(t))
         st = kn_optional_zeros(r, t, depth, &o);
+    else if (kn_is_composite(t))
+        st = rt_fail(r->err, RT_INTERNAL,
+                     "No unary variant unary_op function found for op ZEROS_LIKE Variant "
+                     "type_name: %s for device type: CPU",
+                     kn_variant_type(t));
     else
         st = rt_fail(r->err, RT_INVALID_ARGUMENT, "Input handle is not a list. Saw: '%s'",
                      kn_variant_text(t));

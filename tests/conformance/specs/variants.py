@@ -252,3 +252,61 @@ def sums(g, op):
                 [o.has(vector[1])], [o.R.TensorListLength(input_handle=o.none())], [o.R.TensorMapSize(input_handle=o.none())],
                 [o.R.TensorListLength(input_handle=o.zeros(texts))]]
     yield optionals(steps, x, y, name="other variants")
+
+
+# ---- composite tensors ----
+
+
+def metadata(*fields):
+    """Returns a CompositeTensorVariantMetadata as bytes: the class of the type, or bytes that are put after it."""
+    spec = b"".join(f if isinstance(f, bytes) else b"\x08" + bytes([f]) for f in fields)
+    return b"\x0a" + bytes([len(spec)]) + spec
+
+
+SPARSE, RAGGED, UNKNOWN = metadata(1), metadata(3), b""
+
+
+def encode(tf, components, text=RAGGED):
+    return tf.raw_ops.CompositeTensorVariantFromComponents(components=list(components), metadata=text)
+
+
+def decode(tf, encoded, *types, text=RAGGED):
+    return list(tf.raw_ops.CompositeTensorVariantToComponents(encoded=encoded, metadata=text, Tcomponents=list(types)))
+
+
+def composites(steps, *feeds, name):
+    return Graph(lambda tf, *x: steps(tf, *x), *feeds, name=name, texts=True)
+
+
+@spec("CompositeTensorVariantFromComponents", "CompositeTensorVariantToComponents")
+def composite_tensors(g, op):
+    for dtype, shape in itertools.product(TYPES, ((), (1,), (0,), (3,), (2, 2), (2, 0, 3), (1, 2, 1, 2, 1, 2, 1, 2))):
+        x, y = g.values(dtype, shape), g.values("int64", (3,))
+        yield composites(lambda tf, x, y, dtype=dtype: decode(tf, encode(tf, [x, y, x]), dtype, "int64", dtype), x, y, name=f"{dtype} {shape}")
+    x, y = np.float32([1, 2]), np.int32(3)
+    for n in (0, 1, 2, 9, 40):
+        values = [g.values("float32", (k % 3,)) for k in range(n)]
+        yield composites(lambda tf, *x: [tf.constant(1), *decode(tf, encode(tf, x), *["float32"] * len(x))], *values, name=f"{n} components")
+    classes = [metadata(k) for k in range(16)] + [b"", metadata(), metadata(1, 3), metadata(b"\x1a\x01x"), metadata(3, b"\x20\x02"), metadata(3, b"\x12\x02\x0a\x00"),
+                                                  metadata(1) + metadata(3), metadata(3) + metadata(), metadata(3) + b"\x10\x01"]
+    for a, b in itertools.chain(itertools.product(classes, (RAGGED, UNKNOWN)), itertools.product((SPARSE, UNKNOWN), classes)):
+        yield composites(lambda tf, x, y, a=a, b=b: decode(tf, encode(tf, [x, y], a), "float32", "int32", text=b), x, y, name=f"classes {a} {b}")
+    for text in (b"\xff", b"x", b"\x0a\x05\x08\x01", b"\x0a", b"\x00", b"\x0a\x02\x08", b"\x0a\x01\x08", b"\x08\x05", b"\x0d\x00\x00\x00\x00", metadata(b"\x0b"), metadata(b"\x08")):
+        yield composites(lambda tf, x, y, text=text: decode(tf, encode(tf, [x, y], text), "float32", "int32", text=UNKNOWN), x, y, name=f"metadata {text}")
+        yield composites(lambda tf, x, y, text=text: decode(tf, encode(tf, [x, y], UNKNOWN), "float32", "int32", text=text), x, y, name=f"other metadata {text}")
+    for types in ((), ("float32",), ("float32", "int64"), ("int32", "float32"), ("float32", "int32", "int32"), ("string", "variant")):
+        yield composites(lambda tf, x, y, types=types: decode(tf, encode(tf, [x, y]), *types), x, y, name=f"types {types}")
+    several = {"two": lambda e: [e, e], "ragged first": lambda e: [e, None], "none": lambda e: []}
+    for name, of in several.items():
+        def stacked(tf, x, y, of=of):
+            both = [encode(tf, [x, y]) if e is None else e for e in of(encode(tf, [y, x]))]
+            variants = tf.stack(both) if both else tf.stack([encode(tf, [x, y])])[:0]
+            return decode(tf, variants, "int32", "float32")
+        yield composites(stacked, x, y, name=f"stack {name}")
+    yield composites(lambda tf, x, y: decode(tf, tf.raw_ops.OptionalNone(), "float32", "int32"), x, y, name="optional")
+    yield composites(lambda tf, x, y: decode(tf, decode(tf, encode(tf, [encode(tf, [x, y])]), "variant")[0], "float32", "int32"), x, y, name="nested")
+    yield composites(lambda tf, x, y: decode(tf, tf.cond(y > 0, lambda: encode(tf, [x, y]), lambda: encode(tf, [x * 2, y])), "float32", "int32"), x, y, name="branch")
+    yield composites(lambda tf, x, y: decode(tf, tf.while_loop(lambda e: decode(tf, e, "float32", "int32")[1] < 9, lambda e: [encode(
+        tf, [v + 1 for v in decode(tf, e, "float32", "int32")])], [encode(tf, [x, y])])[0], "float32", "int32"), x, y, name="loop")
+    yield composites(lambda tf, x, y: [tf.raw_ops.ZerosLike(x=encode(tf, [x, y]))], x, y, name="zeros")
+    yield composites(lambda tf, x, y: [tf.raw_ops.AddN(inputs=[encode(tf, [x, y]), encode(tf, [x, y])])], x, y, name="sum")
