@@ -6,6 +6,7 @@
  * itself: the server has merged requests already where that is safe. The sub-plan gets the padded
  * batches that TensorFlow would make for a single call.
  */
+#include "runtime/exec/batch_rows.h"
 #include "runtime/exec/executor.h"
 
 #include <string.h>
@@ -83,15 +84,6 @@ static char *element(const struct rt_tensor *t, int64_t i)
     return (char *)t->data + (size_t)i * rt_dtype_size((enum rt_dtype)t->dtype);
 }
 
-static int64_t row_elements(const struct rt_tensor *t)
-{
-    int64_t n = 1;
-
-    for (int d = 1; d < t->rank; d++)
-        n *= t->dim[d];
-    return n;
-}
-
 /* Makes *to the rows [first, first + n) of t, which must have rows, as a view. */
 static void slice(struct rt_tensor *to, const struct rt_tensor *t, int64_t first, int64_t n)
 {
@@ -99,7 +91,7 @@ static void slice(struct rt_tensor *to, const struct rt_tensor *t, int64_t first
     to->alias_of = 0;
     to->dim[0] = n;
     if (rt_tensor_count(t))
-        to->data = element(t, first * row_elements(t));
+        to->data = element(t, first * rt_batch_row_elements(t));
 }
 
 /* Copies n elements to element `at` of `to` and those behind it. */
@@ -253,10 +245,8 @@ static enum rt_status check_attributes(const struct rt_node *n, struct rt_error 
     const int64_t timeout = rt_attr_int(n, "batch_timeout_micros");
     const int64_t last = allowed->n ? allowed->v.ints[allowed->n - 1] : most;
 
-    for (size_t i = 1; i < allowed->n; i++)
-        if (allowed->v.ints[i] <= allowed->v.ints[i - 1])
-            return rt_fail(err, RT_INVALID_ARGUMENT,
-                           "allowed_batch_sizes entries must be monotonically increasing");
+    if (rt_batch_check_sizes(allowed, err))
+        return err->code;
     if (last != most && !splits)
         return rt_fail(err, RT_INVALID_ARGUMENT,
                        "final entry in allowed_batch_sizes must equal max_batch_size when "
@@ -274,41 +264,12 @@ static enum rt_status check_attributes(const struct rt_node *n, struct rt_error 
     return RT_OK;
 }
 
-static enum rt_status check_batch(const struct calls *x, const struct rt_tensor *in)
-{
-    const int64_t most = rt_attr_int(x->step->def, "max_batch_size");
-
-    for (int k = 0; k < x->n_sliced; k++)
-        if (in[k].rank < 1)
-            return rt_fail(x->err, RT_INVALID_ARGUMENT,
-                           "Batching input tensors must have at least one dimension.");
-    for (int k = 1; k < x->n_sliced; k++)
-        if (in[k].dim[0] != in[0].dim[0])
-            return rt_fail(x->err, RT_INVALID_ARGUMENT,
-                           "Batching input tensors supplied in a given op invocation must have "
-                           "equal 0th-dimension size.");
-    if (most > 0 && in[0].dim[0] > most)
-        return rt_fail(x->err, RT_INVALID_ARGUMENT,
-                       "Task size %lld is larger than maximum input batch size %lld",
-                       (long long)in[0].dim[0], (long long)most);
-    return RT_OK;
-}
-
-/* Returns the smallest allowed batch size that is at least n, or n if there is none. */
-static int64_t padded_size(const struct rt_attr *allowed, int64_t n)
-{
-    for (size_t i = 0; i < allowed->n; i++)
-        if (allowed->v.ints[i] >= n)
-            return allowed->v.ints[i];
-    return n;
-}
-
 /* Makes *to the rows [first, first + n) of t, followed by copies of row `first` that fill it up to
  * `padded` rows. */
 static enum rt_status pad(struct calls *x, struct rt_tensor *to, const struct rt_tensor *t,
                           int64_t first, int64_t n, int64_t padded)
 {
-    const int64_t each = row_elements(t);
+    const struct rt_check check = rt_context_as_check(x->outer);
     struct rt_tensor rows;
     int64_t dim[RT_MAX_RANK];
 
@@ -322,12 +283,7 @@ static enum rt_status pad(struct calls *x, struct rt_tensor *to, const struct rt
     enum rt_status st =
         rt_context_tensor(x->outer, to, (enum rt_dtype)t->dtype, t->rank, dim, x->err);
     if (!st)
-        st = copy(x, to, 0, rows.data, n * each);
-    /* The copies double, so that there are few calls however short the rows are. */
-    for (int64_t at = n, m; at < padded && each && !st; at += m) {
-        m = at == n ? 1 : at - n < padded - at ? at - n : padded - at;
-        st = copy(x, to, at * each, at == n ? rows.data : element(to, n * each), m * each);
-    }
+        st = rt_batch_pad(to, &rows, &check, x->err);
     rt_tensor_clear(&rows);
     return st;
 }
@@ -375,7 +331,8 @@ static enum rt_status put_batch(struct calls *x, struct rt_tensor *out, int64_t 
                              "that was split",
                              o);
             if (!st)
-                st = copy(x, &out[o], first * row_elements(t), t->data, n * row_elements(t));
+                st = copy(x, &out[o], first * rt_batch_row_elements(t), t->data,
+                          n * rt_batch_row_elements(t));
         }
         rt_tensor_clear(t);
     }
@@ -397,7 +354,7 @@ static enum rt_status run_batch(struct calls *x, const struct rt_tensor *in, str
                        (long long)size);
     for (int64_t first = 0; first < size && !st; first += most) {
         const int64_t n = size - first < most ? size - first : most;
-        const int64_t padded = padded_size(allowed, n);
+        const int64_t padded = rt_batch_padded_size(allowed, n);
         for (int k = 0; k < x->n_sliced && !st; k++)
             st = pad(x, &x->feeds[k], &in[k], first, n, padded);
         if (!st)
@@ -419,7 +376,7 @@ enum rt_status rt_exec_batch(struct rt_context *c, const struct rt_plan_step *n,
     if (!st)
         st = check_attributes(n->def, err);
     if (!st)
-        st = check_batch(&x, in);
+        st = rt_batch_check_rows(in, x.n_sliced, rt_attr_int(n->def, "max_batch_size"), err);
     if (!st && in[0].dim[0])
         st = run_batch(&x, in, out, in[0].dim[0]);
     else /* TensorFlow does not run the function either. */

@@ -47,6 +47,9 @@ NOT_NEEDED = [
      "Variant)|Dataset.*|.*Iterator.*|.*(MemoryCache|SeedGenerator)|Experimental.*|StatsAggregator.*|"
      "ThreadPoolHandle|(Unc|C)ompressElement|Get(ElementAtIndex|Options)|DummyIterationCounter|WindowOp|"
      "ComputeBatchSize|RecordInput|DistributedSave|.*DatasetVariant"),
+    ("control", "legacy", "derives a function by gradients that are registered in C++; Python writes gradients as ops",
+     "SymbolicGradient"),
+    ("summary", "legacy", "writes an SQLite database, which TensorBoard no longer reads", "CreateSummaryDbWriter"),
     ("training", "legacy", "belongs to linear estimators, which TensorFlow has dropped", "Sdca.*"),
     ("queue", "legacy", "is documented as not to be used", "FakeQueue"),
     ("queue", "legacy", "the form with a resource handle replaces it",

@@ -332,3 +332,119 @@ def for_loop(g, op):
         return [[tf.raw_ops.AssignVariableOp(resource=v, value=0.0)], [y], [y], [tf.raw_ops.ReadVariableOp(resource=v, dtype="float32")]]
     for n in (0, 1, 4):
         yield Graph(writes, np.int32(n), name=f"writes {n}")
+
+
+# ---- batches of several runs ----
+
+NAMES = itertools.count()
+
+
+def hidden(tf, x):
+    """Returns x without what is known of its shape."""
+    return tf.compat.v1.placeholder_with_default(x, None)
+
+
+def batch_of(tf, *x, **attrs):
+    return tf.raw_ops.Batch(in_tensors=list(x), **{"num_batch_threads": 1, "max_batch_size": 10, "batch_timeout_micros": 100, "grad_timeout_micros": 100,
+                                                   "shared_name": f"batch{next(NAMES)}", **attrs})
+
+
+def unbatch(tf, data, index, key, name=None, **attrs):
+    return tf.raw_ops.Unbatch(batched_tensor=hidden(tf, data), batch_index=hidden(tf, tf.constant(index, "int64")), id=hidden(tf, tf.constant(key, "int64")),
+                              shared_name=name or f"unbatch{next(NAMES)}", **{"timeout_micros": 1000, **attrs})
+
+
+def unbatch_grad(tf, data, index, grad, key, name=None):
+    return tf.raw_ops.UnbatchGrad(original_input=hidden(tf, data), batch_index=hidden(tf, tf.constant(index, "int64")), grad=hidden(tf, grad),
+                                  id=hidden(tf, tf.constant(key, "int64")), shared_name=name or f"unbatch_grad{next(NAMES)}")
+
+
+def program_of(fn, *feeds, name, texts=True):
+    return Graph(lambda tf, *x: fn(tf, *x), *feeds, name=name, texts=texts)
+
+
+@spec("Batch")
+def batch_rows(g, op):
+    def whole(tf, *x, **attrs):
+        batched, index, key = batch_of(tf, *x, **attrs)
+        return [*batched, index[:, 1:], index[:, 0] - key]
+
+    def raw(tf, *x, **attrs):
+        batched, index, key = batch_of(tf, *(hidden(tf, t) for t in x), **attrs)
+        return [*batched, index, key]
+    for dtype in PLAIN + ["string"]:
+        for shape, sizes in itertools.product(((1,), (3,), (10,), (3, 2), (4, 0, 2), (2, 1, 1, 1, 1, 1, 1, 2)), ([], [4, 10])):
+            x, y = g.values(dtype, shape), g.values("int32", shape[:1])
+            yield program_of(lambda tf, x, y, sizes=sizes: whole(tf, x, y, allowed_batch_sizes=sizes), x, y, name=f"{dtype} {shape} {sizes}")
+        yield program_of(raw, g.values(dtype, (0, 2)), name=f"no rows {dtype}")
+    x = g.values("float32", (3, 2))
+    for rows in range(1, 11):
+        y = g.values("float32", (rows, 3))
+        for sizes in ([1, 10], [3, 5, 10], [10], [-1, 10]):
+            yield program_of(lambda tf, y, sizes=sizes: whole(tf, y, allowed_batch_sizes=sizes), y, name=f"{rows} rows {sizes}")
+    for attrs in ({"max_batch_size": 0}, {"max_batch_size": -1}, {"batch_timeout_micros": -1}, {"batch_timeout_micros": 0}, {"num_batch_threads": 0}, {"num_batch_threads": -1},
+                  {"max_enqueued_batches": 0}, {"allowed_batch_sizes": [4, 8]}, {"allowed_batch_sizes": [8, 4, 10]}, {"allowed_batch_sizes": [4, 4, 10]},
+                  {"allowed_batch_sizes": [0, 10]}, {"allowed_batch_sizes": [4, 16]}, {"max_batch_size": 2}, {"max_batch_size": 1 << 40}, {"num_batch_threads": 1 << 40},
+                  {"batch_timeout_micros": 1 << 40}, {"allowed_batch_sizes": [1 << 40]}, {"grad_timeout_micros": -1},
+                  {"container": "c", "batching_queue": "q"}):
+        yield program_of(lambda tf, x, attrs=attrs: whole(tf, x, **attrs), x, name=f"{attrs}")
+    for feeds in ((x, x[:2]), (x, np.float32(1)), (np.float32(1), x), (np.float32(1),), (x, x[:0]), (x[:0], x[:0, 0])):
+        yield program_of(raw, *feeds, name=f"{[np.shape(f) for f in feeds]}", texts=False)
+
+    def back(tf, x, sizes):
+        batched, index, key = batch_of(tf, x, allowed_batch_sizes=sizes)
+        return [tf.raw_ops.Unbatch(batched_tensor=batched[0] * 2, batch_index=index, id=key, timeout_micros=1000)]
+    for rows, sizes in itertools.product((1, 3, 10), ([], [5, 10])):
+        yield program_of(lambda tf, x, sizes=sizes: back(tf, x, sizes), g.values("float32", (rows, 2)), name=f"back {rows} {sizes}")
+
+
+INDEXES = ([[7, 0, 3]], [[7, 0, 2], [8, 2, 3]], [[7, 0, 2]], [[7, 1, 3]], [[7, 0, 4]], [[8, 0, 1], [7, 5, 6]], [[7, 0, 0], [8, 0, 3]], [[8, 0, 2], [7, 0, 2]],
+           [[7, 0, 3], [8, 0, 0], [9, 0, 0]], [[8, 0, 3]], np.zeros((0, 3)), [[7, 3]], [[7, 0, 1, 2]], [[7, 0, 1], [8, 1, 2], [9, 2, 3], [10, 3, 3]])
+
+
+@spec("Unbatch")
+def unbatch_rows(g, op):
+    for dtype in PLAIN + ["string"]:
+        for shape, index in itertools.product(((3,), (3, 2), (3, 0, 2), (3, 1, 1, 1, 1, 1, 1, 2)), INDEXES[:3]):
+            yield program_of(lambda tf, x, index=index: [unbatch(tf, x, index, 7)], g.values(dtype, shape), name=f"{dtype} {shape} {index}")
+    x = g.values("float32", (3, 2))
+    for index, key in itertools.product(INDEXES, (7, 8)):
+        yield program_of(lambda tf, x, index=index, key=key: [unbatch(tf, x, index, key)], x, name=f"{index} {key}")
+    for key in ([7], [], [7, 8], [[7]]):
+        yield program_of(lambda tf, x, key=key: [unbatch(tf, x, [[7, 0, 3]], key)], x, name=f"id {key}")
+    for timeout in (0, -1, 1 << 40):
+        yield program_of(lambda tf, x, timeout=timeout: [unbatch(tf, x, [[7, 0, 3]], 7, timeout_micros=timeout)], x, name=f"timeout {timeout}")
+
+    def later(tf, x, keys, repeats):
+        name = f"unbatch{next(NAMES)}"
+        none = np.zeros((0, 3))
+        # The first node sets the timeout of the resource.
+        first = unbatch(tf, x, [[k, k, k + 1] for k in keys], keys[0], name, timeout_micros=2000000 if repeats else 10**9)
+        others = [unbatch(tf, x[:0], none, k, name, timeout_micros=10) for k in keys[1:]]
+        return [[first], *[[o] for o in others], *([[o] for o in others] if repeats else [])]
+    for keys, repeats in (([0], False), ([0, 1], False), ([0, 1, 2], False), ([2, 1, 0], False), ([1, 0], True)):
+        yield program_of(lambda tf, x, keys=keys, repeats=repeats: later(tf, x, keys, repeats), x, name=f"later {keys} {repeats}")
+
+
+@spec("UnbatchGrad")
+def unbatch_gradient(g, op):
+    for dtype in PLAIN + ["string"]:
+        for shape in ((3,), (3, 2), (3, 0, 2), (3, 1, 1, 1, 1, 1, 1, 2)):
+            x = g.values(dtype, shape)
+            yield program_of(lambda tf, x: [unbatch_grad(tf, x, [[7, 0, 3]], x, 7)], x, name=f"{dtype} {shape}")
+            yield program_of(lambda tf, x: [unbatch_grad(tf, x[:0], [[7, 0, 3]], x, 7)], x, name=f"no rows {dtype} {shape}")
+    x = g.values("float32", (3, 2))
+    for index in ([[7, 0, 2]], np.zeros((0, 3)), [[7, 0]], [7, 0, 3], [[7, 0, 3, 4]], [[7, 0, 1], [7, 1, 2]], [[[7, 0, 3]]], [[[7], [0], [3]]]):
+        yield program_of(lambda tf, x, index=index: [unbatch_grad(tf, x, index, x * 2, 7)], x, name=f"{index}")
+    for key in ([7], [7, 8], [], [[7]]):
+        yield program_of(lambda tf, x, key=key: [unbatch_grad(tf, x, [[7, 0, 3]], x, key)], x, name=f"id {key}")
+
+    def several(tf, x, keys, shapes, twice):
+        name = f"unbatch_grad{next(NAMES)}"
+        index = [[k, 0, 1] for k in keys]
+        parts = [unbatch_grad(tf, x[:0], index, tf.zeros(s) + k, k, name) for k, s in zip(keys[1:], shapes[1:])]
+        last = unbatch_grad(tf, x, index, tf.zeros(shapes[0]) + 5, keys[0], name)
+        return [*[[p] for p in parts], *([[parts[0]]] if twice else []), [last]]
+    for shapes in ([(2, 2), (1, 2)], [(1, 2), (0, 2), (3, 2)], [(2,), (1,)], [(2, 2), (2, 3)], [(2, 2), (2,)], [(1, 2), (1, 2), (1, 2), (1, 2)]):
+        for twice in (False, True):
+            yield program_of(lambda tf, x, shapes=shapes, twice=twice: several(tf, x, list(range(len(shapes))), shapes, twice), x, name=f"several {shapes} {twice}")
