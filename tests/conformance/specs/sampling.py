@@ -271,3 +271,23 @@ def isotonic(g, op):
             yield Case(g.values(dtype, (2, 50), special=False), output_dtype=dtype, ulps=4)
     for dtype in ("int32", "int64"):
         yield Case(g.values(dtype, (5, 9)), output_dtype="float64")
+
+
+@spec("SobolSample")
+def sobol(g, op):
+    def case(dim, n, skip, dtype="float32", **how):
+        return Case(*[np.array(v, "int32") for v in (dim, n, skip)], dtype=dtype, **how)
+
+    for dtype in ("float32", "float64"):
+        for dim, n, skip in itertools.product((1, 2, 3, 5, 40, 333), (1, 2, 7, 64), (0, 1, 2, 63, 64, 1000, 2**20 - 3)):
+            yield case(dim, n, skip, dtype)
+        for dim in (38, 98, 159, 335, 480, 1110, 1866, 3666, 5714, 13424, 13425, 21200):  # where degrees begin and end
+            yield case(dim, 2, 2**25 + 11, dtype)
+            yield case(dim, 3, 2**29 - 1, dtype)
+        yield case(3, 700, 0, dtype)
+        for skip in (2**30 - 5, 2**30 - 4, 2**30 - 3, 2**30, 2**31 - 5):
+            yield case(7, 3, skip, dtype)  # TensorFlow's samples become negative.
+        yield case(2, 3, 2**31 - 4, dtype, texts=True)
+    for dim, n, skip in [(0, 1, 0), (-1, 1, 0), (21201, 1, 0), (2, 0, 0), (2, -1, 0), (2, 1, -1), ([2], 1, 0), (2, [1], 0), (2, 1, [0]), ([2, 3], 1, 0), (0, 0, -1), ([], 1, 0)]:
+        yield case(dim, n, skip, texts=True)
+    yield Case(*[Const(np.int32(v)) for v in (4, 9, 5)])
