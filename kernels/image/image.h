@@ -27,6 +27,9 @@ struct rt_shape kn_image_shape_of(const struct rt_tensor *t);
  */
 void kn_image_rows_outer(struct rt_rows *r, int inner);
 
+/* Infers output 0 of an op that resizes images. Input 0 holds the images, and input 1 the new
+ * height and width. */
+enum rt_status kn_resize_infer(struct rt_infer *x);
 /* Sets *n to the number of boxes of a crop, or to -1 if it is unknown. As in TensorFlow, empty
  * boxes and an empty box_ind match each other whatever their dimensions are. */
 enum rt_status kn_image_match_boxes(const struct rt_shape *boxes, const struct rt_shape *index,

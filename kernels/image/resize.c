@@ -58,7 +58,7 @@ static enum rt_status read_size(const struct rt_tensor *t, const char *name, con
     return RT_OK;
 }
 
-static enum rt_status infer_resize(struct rt_infer *x)
+enum rt_status kn_resize_infer(struct rt_infer *x)
 {
     const struct rt_shape *in = &x->in[0].shape;
     struct rt_shape *o = &x->out[0].shape;
@@ -109,11 +109,6 @@ struct resize {
      * chunk */
     size_t line_at, taps_at;
 };
-
-static float scale_of(int64_t in, int64_t out, bool align)
-{
-    return align && out > 1 && in > 1 ? (float)(in - 1) / (float)(out - 1) : (float)in / (float)out;
-}
 
 static int64_t clamp(int64_t v, int64_t hi)
 {
@@ -193,8 +188,8 @@ static enum rt_status prepare_resize(struct rt_prep *p, void **state)
                          .channels = in->dim[3],
                          .align = align,
                          .half = half};
-    z->scale_h = scale_of(z->in_h, z->out_h, align);
-    z->scale_w = scale_of(z->in_w, z->out_w, align);
+    z->scale_h = kn_resize_scale(z->in_h, z->out_h, align);
+    z->scale_w = kn_resize_scale(z->in_w, z->out_w, align);
     *state = z;
     /* The width of an empty output may be so large that `col` could not be allocated. */
     if (rt_count(out->rank, out->dim) <= 0)
@@ -679,7 +674,7 @@ static enum rt_status run_crop(struct rt_run *r)
         .op = {.name = op_,                                                                        \
                .shape_in = 2,                                                                      \
                .check = check_resize,                                                              \
-               .infer = infer_resize,                                                              \
+               .infer = kn_resize_infer,                                                           \
                .rows = rows_resize},                                                               \
         .kernels = KN_CPU(op_, name_, KN_SET(KN_REALS), prepare_resize, run_resize),               \
     }

@@ -10,6 +10,11 @@ static int64_t clamp(int64_t v, int64_t hi)
     return v < 0 ? 0 : v > hi ? hi : v;
 }
 
+float kn_resize_scale(int64_t in, int64_t out, bool align)
+{
+    return align && out > 1 && in > 1 ? (float)(in - 1) / (float)(out - 1) : (float)in / (float)out;
+}
+
 void kn_tap_bilinear(struct kn_tap *t, int64_t i, int64_t in, float scale, bool half)
 {
     const float x = half ? ((float)i + 0.5f) * scale - 0.5f : (float)i * scale;

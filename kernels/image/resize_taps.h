@@ -17,6 +17,9 @@ struct kn_tap { /* The source positions and weights of one output position along
     float weight[4];
 };
 
+/* Returns the distance, in pixels of the image, between two adjacent pixels of the output. `align`
+ * is the attribute "align_corners". */
+float kn_resize_scale(int64_t in, int64_t out, bool align);
 /* Sets *t for output position i. `half` is the attribute "half_pixel_centers". */
 void kn_tap_bilinear(struct kn_tap *t, int64_t i, int64_t in, float scale, bool half);
 void kn_tap_bicubic(struct kn_tap *t, int64_t i, int64_t in, float scale, bool half);

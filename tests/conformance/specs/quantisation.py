@@ -463,6 +463,33 @@ def quantized_conv(g, op):
     yield case(q(1, 6, 6, 2), q(2, 2, 2, 3), -1, 1, -1, 1, dilations=[1, 2, 2, 1], texts=True)
 
 
+@spec("QuantizedResizeBilinear")
+def quantized_resize(g, op):
+    def case(x, size, lo=-1, hi=2, **attrs):
+        return Case(x, np.array(size, "int32"), *scalars(lo, hi), **attrs)
+
+    ways = [dict(align_corners=a, half_pixel_centers=h) for a, h in itertools.product((False, True), repeat=2)]
+    for dtype, way in itertools.product(("float32", "quint8", "qint32"), ways):
+        for shape, size in itertools.product([(2, 3, 4, 3), (1, 7, 5, 1), (1, 1, 1, 2), (1, 5, 9, 17)], [(5, 6), (3, 4), (1, 1), (14, 25), (2, 9)]):
+            yield case(g.values(dtype, shape, special=False), size, **way)
+        yield case(g.values(dtype, (1, 3, 2, 4500), special=False), (2, 3), **way)
+    for dtype in ("float32", "qint32", "quint8"):
+        for lo, hi in RANGES[6:] + BAD_RANGES:
+            yield case(g.values(dtype, (1, 4, 4, 2), special=False), (7, 3), lo, hi)
+    extremes = np.int32([2**31 - 1, -(2**31), 2**31 - 1, 0, -(2**31), 2**31 - 1, -1, 1, 2**31 - 1]).view(dtype_of("qint32")).reshape(1, 3, 3, 1)
+    for size in [(3, 7), (11, 5), (4, 4)]:
+        yield case(extremes, size)
+        yield case(np.where(g.rng.integers(0, 2, (1, 3, 3, 2)), 255, 0).astype("uint8").view(dtype_of("quint8")), size)
+    yield case(g.values("float32", (1, 3, 3, 2)), (5, 5))
+    for shape, size in [((0, 3, 4, 3), (5, 6)), ((2, 3, 4, 0), (5, 6)), ((2, 0, 4, 3), (5, 6)), ((2, 3, 4, 3), (0, 6)), ((2, 3, 4, 3), (5, -1)), ((2, 3, 4, 3), (5,)),
+                        ((2, 3, 4, 3), (5, 6, 7)), ((2, 3, 4, 3), ((5, 6),)), ((2, 3, 4, 3), 5), ((3, 4, 3), (5, 6)), ((2, 3, 4, 3, 1), (5, 6))]:
+        yield case(g.values("quint8", shape), size, texts=True)
+    x = g.values("quint8", (1, 3, 4, 2))
+    for lo, hi in [([-1], 1), (-1, [1]), ([], 1)]:
+        yield case(x, (5, 6), lo, hi, texts=True)
+    yield case(x[0], (5, 6), -1, [1], texts=True)
+
+
 @spec("QuantizedAvgPool", "QuantizedMaxPool")
 def quantized_pool(g, op):
     for dtype, padding, k, stride, shape in itertools.product(("quint8",), ("SAME", "VALID"), (1, 2, 3), (1, 2), [(2, 7, 5, 3), (1, 3, 3, 17), (0, 4, 4, 1), (1, 4, 4, 0)]):
