@@ -1,5 +1,5 @@
 /*
- * Convolutions over two or three spatial axes: Conv2D, Conv3D, DepthwiseConv2dNative, and the
+ * Convolutions over two or three spatial axes: Conv, Conv2D, Conv3D, DepthwiseConv2dNative, and the
  * transposed convolutions Conv2DBackpropInput and Conv3DBackpropInputV2. conv_shape.c computes
  * their shapes. conv_kernel.h declares the kernels that compute any convolution, and other headers
  * declare kernels that are faster for some shapes.
@@ -125,6 +125,13 @@ const struct kn_entry kn_conv2d = {
                            .prepare = kn_conv_gemm_prepare,
                            .run = kn_conv_gemm},
                           ROWS("Conv2D", "conv2d", PLAIN_TYPES)),
+};
+const struct kn_entry kn_conv = {
+    .op = {.name = "Conv",
+           .infer = kn_conv_infer_general,
+           .rows = kn_conv_rows_general,
+           .flops = kn_conv_flops},
+    .kernels = KERNELS("Conv", "conv", PLAIN_TYPES),
 };
 const struct kn_entry kn_conv3d = {
     .op = {.name = "Conv3D",

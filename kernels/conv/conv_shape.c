@@ -20,8 +20,17 @@ bool kn_conv_is_depthwise(const struct rt_node *n)
     return op_is(n, "DepthwiseConv2dNative");
 }
 
+static bool is_general(const struct rt_node *n)
+{
+    return op_is(n, "Conv");
+}
+
 int kn_conv_n_spatial(const struct rt_node *n)
 {
+    const int64_t *v;
+
+    if (is_general(n))
+        return rt_attr_ints(n, "strides", &v) == 5 ? 3 : 2;
     return op_is(n, "Conv3D") || op_is(n, "Conv3DBackpropInputV2") ||
                    op_is(n, "Conv3DBackpropFilterV2")
                ? 3
@@ -94,15 +103,15 @@ void kn_conv_read_windows(const struct rt_node *n, struct kn_conv_shape *g)
 {
     const bool first = kn_channels_first(n);
     const int64_t *strides, *dilations, *pads = NULL;
+    const size_t n_dilations = rt_attr_ints(n, "dilations", &dilations);
 
     rt_attr_ints(n, "strides", &strides);
-    rt_attr_ints(n, "dilations", &dilations);
     if (kn_padding(n) == KN_EXPLICIT)
         rt_attr_ints(n, "explicit_paddings", &pads);
     for (int i = 0; i < g->n_spatial; i++) {
         const int at = kn_spatial_axis(first, i);
         g->axis[i].stride = strides[at];
-        g->axis[i].dilation = dilations[at];
+        g->axis[i].dilation = n_dilations ? dilations[at] : 1; /* Conv may have none. */
         if (pads) {
             g->axis[i].lo = pads[2 * at];
             g->axis[i].hi = pads[2 * at + 1];
@@ -242,6 +251,35 @@ static enum rt_status solve(struct kn_conv_shape *g, const struct rt_node *n,
     return RT_OK;
 }
 
+/* Returns the shape of a Conv's input with all batch dimensions in one. Returns the shape of
+ * another op's input as it is. */
+static struct rt_shape flattened(const struct rt_node *n, const struct rt_shape *in)
+{
+    const int outer = is_general(n) ? in->rank - kn_conv_n_spatial(n) - 1 : 1;
+    struct rt_shape flat = {.rank = in->rank - outer + 1, .dim = {1}};
+
+    if (outer == 1)
+        return *in;
+    for (int i = 0; i < outer; i++)
+        if (in->dim[i] < 0 || flat.dim[0] < 0 || !rt_mul(flat.dim[0], in->dim[i], &flat.dim[0]))
+            flat.dim[0] = -1;
+    memcpy(flat.dim + 1, in->dim + outer, (size_t)(in->rank - outer) * sizeof *in->dim);
+    return flat;
+}
+
+/* Replaces the single batch dimension of a Conv's output by those of its input. */
+static void unflatten(const struct rt_node *n, const struct rt_shape *in, struct rt_shape *o)
+{
+    const int outer = is_general(n) ? in->rank - kn_conv_n_spatial(n) - 1 : 1;
+    const struct rt_shape flat = *o;
+
+    if (outer == 1)
+        return;
+    o->rank = flat.rank - 1 + outer;
+    memcpy(o->dim, in->dim, (size_t)outer * sizeof *o->dim);
+    memcpy(o->dim + outer, flat.dim + 1, (size_t)(flat.rank - 1) * sizeof *o->dim);
+}
+
 void kn_conv_out_shape(const struct rt_node *n, const struct kn_conv_shape *g, struct rt_shape *o)
 {
     const bool first = kn_channels_first(n);
@@ -260,17 +298,20 @@ enum rt_status kn_conv_infer(struct rt_infer *x)
     struct kn_conv_shape g;
 
     if (in->rank < 0 || filter->rank < 0) {
-        o->rank = kn_conv_n_spatial(x->node) + 2;
+        o->rank = is_general(x->node) ? in->rank : kn_conv_n_spatial(x->node) + 2;
         for (int i = 0; i < o->rank; i++)
             o->dim[i] = -1;
         return RT_OK;
     }
-    enum rt_status st = check_ranks(x->node, in, filter, x->err);
+    const struct rt_shape flat = flattened(x->node, in);
+    enum rt_status st = check_ranks(x->node, &flat, filter, x->err);
     if (!st)
-        st = solve(&g, x->node, in, filter, x->err);
-    if (!st)
-        kn_conv_out_shape(x->node, &g, o);
-    return st;
+        st = solve(&g, x->node, &flat, filter, x->err);
+    if (st)
+        return st;
+    kn_conv_out_shape(x->node, &g, o);
+    unflatten(x->node, in, o);
+    return RT_OK;
 }
 
 /* ---- shapes of transposed convolutions ---- */
@@ -389,17 +430,17 @@ void kn_conv_rows_transposed(struct rt_rows *r)
 static enum rt_status refuse_format(const struct rt_prep *p)
 {
     const struct rt_node *n = p->node;
-    const struct rt_span f = rt_attr_str(n, "data_format");
+    const struct rt_span f = is_general(n) ? rt_span_str("NCHW") : rt_attr_str(n, "data_format");
 
     if (kn_conv_is_depthwise(n))
         return rt_fail(p->err, RT_UNIMPLEMENTED,
                        "Depthwise convolution on CPU is only supported for NHWC format");
-    if (op_is(n, "Conv2D"))
+    if (op_is(n, "Conv2D") || (is_general(n) && kn_conv_n_spatial(n) == 2))
         return rt_fail(p->err, RT_UNIMPLEMENTED,
                        "The Conv2D op currently only supports the NHWC tensor format on the CPU. "
                        "The op was given the format: %.*s",
                        (int)f.n, (const char *)f.p);
-    if (op_is(n, "Conv3D"))
+    if (op_is(n, "Conv3D") || is_general(n))
         return rt_fail(p->err, RT_INVALID_ARGUMENT,
                        "CPU implementation of Conv3D currently only supports the NHWC tensor "
                        "format.");
@@ -478,8 +519,8 @@ enum rt_status kn_conv_prepare(const struct rt_prep *p, struct kn_conv_shape *ou
 
     if (kn_channels_first(p->node))
         return refuse_format(p);
-    enum rt_status st =
-        solve(out, p->node, back ? &p->out[0].shape : &p->in[0].shape, &p->in[1].shape, p->err);
+    const struct rt_shape in = flattened(p->node, back ? &p->out[0].shape : &p->in[0].shape);
+    enum rt_status st = solve(out, p->node, &in, &p->in[1].shape, p->err);
     if (!st)
         st = refuse_rest(p, out);
     if (!st && !(is_known(&p->in[back ? 2 : 0].shape) && is_known(&p->in[1].shape) &&

@@ -36,6 +36,9 @@ enum rt_status kn_conv_check(const struct rt_node *n, struct rt_error *err);
 enum rt_status kn_conv_infer(struct rt_infer *x);
 enum rt_status kn_conv_infer_transposed(struct rt_infer *x);
 void kn_conv_rows_transposed(struct rt_rows *r);
+/* Those of Conv, whose number of batch dimensions is an attribute (general_conv.c). */
+enum rt_status kn_conv_infer_general(struct rt_infer *x);
+void kn_conv_rows_general(struct rt_rows *r);
 /* The rt_op.flops functions of the convolution ops. */
 double kn_conv_flops(const struct rt_node *n, const struct rt_shape *in, int n_in,
                      const struct rt_shape *out);

@@ -12,7 +12,7 @@ bool kn_channels_first(const struct rt_node *n)
     if (!rt_attr(n, "data_format"))
         return false;
     const struct rt_span s = rt_attr_str(n, "data_format");
-    return s.n >= 2 && s.p[1] == 'C';
+    return (s.n >= 2 && s.p[1] == 'C') || rt_span_is(s, "CHANNELS_FIRST");
 }
 
 enum rt_status kn_check_paddings(const struct rt_node *n, struct rt_error *err)

@@ -19,7 +19,8 @@ struct kn_axis {
 enum kn_padding { KN_VALID, KN_SAME, KN_EXPLICIT };
 
 enum kn_padding kn_padding(const struct rt_node *n);
-/* Returns whether channels precede the spatial axes, as in "NCHW" and "NCDHW". */
+/* Returns whether channels precede the spatial axes, as in "NCHW", "NCDHW" and Conv's
+ * "CHANNELS_FIRST". */
 bool kn_channels_first(const struct rt_node *n);
 /* Checks the attribute "explicit_paddings" of a node whose padding is explicit. */
 enum rt_status kn_check_paddings(const struct rt_node *n, struct rt_error *err);

@@ -59,6 +59,57 @@ def conv2d(g, op):
     yield Case(num(g, "float32", 2, 3, 5, 5), num(g, "float32", 3, 3, 3, 4), strides=[1, 1, 1, 1], padding="SAME", data_format="NCHW")
 
 
+@spec("Conv")
+def conv(g, op):
+    # If a tensor is empty, TensorFlow does not give the output the batch dimensions of the input.
+    def fits(x, f, d=(1, 1, 1)):
+        return all(n > (m - 1) * k for n, m, k in zip(x[1:-1], f, d))
+
+    def case(x, f, dtype="float32", texts=False, static=False, **attrs):
+        a, b = num(g, dtype, *x), num(g, dtype, *f)
+        how = dict(strides=[1] * len(f), padding="SAME") | attrs
+        return Case(a, Const(b) if static else b, rtol=tolerance(dtype), texts=texts, **how)
+
+    for dtype in FLOATS + ["int32"]:
+        for x, f, s, d in CONVS:
+            for padding in ("SAME", "VALID"):
+                how = dict(strides=[1, *s, 1], dilations=[1, *d, 1], padding=padding)
+                yield case(x, f, dtype, **how)
+                if padding == "SAME" or fits(x, f, d):
+                    yield case((2, 3, *x[1:]), f, dtype, batch_dims=2, static=True, **how)
+        for x, f, s in [((2, 3, 4, 5, 3), (2, 2, 3, 3, 4), (1, 1, 1)), ((1, 5, 4, 6, 2), (3, 1, 2, 2, 3), (2, 1, 3)), ((1, 1, 1, 1, 2), (2, 2, 2, 2, 1), (1, 1, 1))]:
+            for padding in ("SAME", "VALID"):
+                yield case(x, f, dtype, strides=[1, *s, 1], padding=padding)
+                if padding == "SAME" or fits(x, f):
+                    yield case((2, 2, 1, *x[1:]), f, dtype, strides=[1, *s, 1], padding=padding, batch_dims=3)
+                    yield case(x[1:], f, dtype, strides=[1, *s, 1], padding=padding, batch_dims=0)
+        yield case((5, 6, 3), (2, 2, 3, 4), dtype, batch_dims=0)
+        yield case((2, 1, 2, 1, 5, 6, 3), (2, 2, 3, 4), dtype, batch_dims=4)
+        yield case((2, 5, 6, 3), (2, 2, 3, 4), dtype, padding="EXPLICIT", explicit_paddings=[0, 0, 1, 2, 0, 1, 0, 0])
+    for x in [(0, 5, 5, 3), (2, 0, 5, 3), (2, 5, 0, 3)]:
+        yield case(x, (2, 2, 3, 4))
+    yield case((2, 0, 0, 3), (2, 2, 3, 4), padding="EXPLICIT", explicit_paddings=[0, 0, 1, 1, 1, 1, 0, 0])
+    yield case((2, 5, 5, 3), (6, 2, 3, 4), padding="VALID")
+    refused = [
+        ((2, 5, 5, 4), (2, 2, 2, 4), dict(groups=2)), ((2, 5, 5, 4), (2, 2, 4, 4), dict(groups=0)), ((2, 5, 5, 4), (2, 2, 2, 4), {}),
+        ((2, 5, 5, 5, 4), (2, 2, 2, 2, 4), {}), ((2, 5, 5, 5, 4), (2, 2, 2, 4, 4), dict(dilations=[1, 2, 2, 2, 1])),
+        ((2, 5, 5, 3), (2, 2, 3, 4), dict(padding="EXPLICIT")), ((2, 5, 5, 3), (2, 2, 3, 4), dict(explicit_paddings=[0, 0, 1, 2, 0, 1, 0, 0])),
+        ((2, 5, 5, 3), (2, 2, 3, 4), dict(padding="EXPLICIT", explicit_paddings=[0, 0, 1, -1, 1, 1, 0, 0])),
+        ((2, 5, 5, 3), (2, 2, 3, 4), dict(padding="EXPLICIT", explicit_paddings=[1, 0, 1, 1, 1, 1, 0, 0])),
+        ((2, 5, 5, 5, 3), (2, 2, 2, 3, 4), dict(padding="EXPLICIT", explicit_paddings=[0, 0, 1, 0, 0, 1, 0, 0])),
+        ((2, 5, 5, 3), (2, 2, 3, 4), dict(data_format="CHANNELS_FIRST")), ((2, 3, 5, 5), (2, 2, 3, 4), dict(data_format="CHANNELS_FIRST")),
+        ((2, 3, 5, 5, 5), (2, 2, 2, 3, 4), dict(data_format="CHANNELS_FIRST")), ((2, 5, 5, 3), (2, 2, 3, 4), dict(batch_dims=2)),
+        ((2, 3, 5, 5, 3), (2, 2, 3, 4), dict(batch_dims=0)), ((2, 3, 5, 5, 3), (2, 2, 3, 4), dict(batch_dims=4)),
+        ((2, 3, 5, 5, 3), (2, 2, 3, 4), dict(batch_dims=2, strides=[1] * 5)), ((2, 3, 5, 5, 3), (2, 2, 3, 4), {}),
+        ((5, 5, 3), (2, 2, 3, 4), {}), ((5,), (2, 2, 3, 4), {}), ((2, 5, 5, 3), (2, 2, 3), dict(strides=[1] * 4)), ((2, 5, 5, 3), (2,), dict(strides=[1] * 4)),
+        ((2, 5, 5, 0), (2, 2, 0, 4), {}), ((2, 5, 5, 3), (2, 2, 3, 0), {}), ((2, 5, 5, 3), (0, 2, 3, 4), {}),
+    ]
+    windows = [[2, 1, 1, 1], [1, 1, 1, 2], [1, 0, 1, 1], [1, 1, -1, 1], [1, 1, 1], [1, 1, 1, 1, 1]]
+    refused += [((2, 5, 5, 3), (2, 2, 3, 4), {name: v}) for name in ("strides", "dilations") for v in windows]
+    for x, f, attrs in refused:
+        yield case(x, f, texts=True, **attrs)
+
+
 @spec("DepthwiseConv2dNative")
 def depthwise(g, op):
     for dtype in FLOATS:
