@@ -41,6 +41,9 @@ NOT_NEEDED = [
     ("debugging", "impossible", "ends the process", "Abort"),
     ("quantisation", "impossible", "collects statistics while TensorFlow's quantiser calibrates a model",
      "CalibrationStatisticsSaver|CustomAggregator|DumpTensor"),
+    ("quantisation", "legacy", "is computed only by TensorFlow's oneDNN kernels, without which it leaves its outputs unset",
+     "Quantized(Depthwise)?Conv2D(.*And.*|PerChannel|WithBias.*)|QuantizedDepthwiseConv2D|QuantizedMatMulWithBias.*"),
+    ("signal", "legacy", "is an experimental op of TensorFlow Lite for microcontrollers", "AudioMicrofrontend"),
     ("files", "impossible", "configures a file system of the process", "FileSystemSetConfiguration"),
     ("data", "impossible", "belongs to tf.data, which is out of scope",
      ".*Dataset(V[234])?|.*Dataset(ToGraphV2|Cardinality|Fingerprint|FromGraph|ToGraph|ToSingleElement|ToTFRecord|Reader|"
