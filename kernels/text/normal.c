@@ -1,6 +1,7 @@
 #include "kernels/text/normal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/string/unicode.h"
 
@@ -64,8 +65,7 @@ static int compare_pairs(const void *key, const void *row)
     return a->second < b->second ? -1 : a->second > b->second;
 }
 
-/* Returns the character that a and b compose to, or KN_BAD_CHAR. */
-static int32_t compose(int32_t a, int32_t b)
+int32_t kn_normal_compose(int32_t a, int32_t b)
 {
     const int32_t l = a - L_BASE, v = b - V_BASE, s = a - S_BASE, t = b - T_BASE;
 
@@ -91,7 +91,7 @@ static size_t compose_segment(struct normal_char *s, size_t n)
     for (size_t i = 0; i < n; i++) {
         int32_t c = KN_BAD_CHAR;
         if (starter != SIZE_MAX && between < s[i].order)
-            c = compose(s[starter].c, s[i].c);
+            c = kn_normal_compose(s[starter].c, s[i].c);
         if (c != KN_BAD_CHAR) {
             s[starter].c = c;
             continue;
@@ -148,39 +148,55 @@ static void flush(struct kn_normal *n)
     n->segment.n = 0;
 }
 
+static bool joins(int32_t c, const struct change *to)
+{
+    return to->joins || (c >= V_BASE && c < V_BASE + V_COUNT) ||
+           (c > T_BASE && c < T_BASE + T_COUNT);
+}
+
 /* Adds a character that does not decompose further. */
 static void add_char(struct kn_normal *n, int32_t c)
 {
     const struct change *to = change_of(c);
-    const bool is_joining =
-        to->joins || (c > V_BASE - 1 && c < T_BASE + T_COUNT); /* vowels and finals of Hangul */
 
-    if (to->order == 0 && !(is_joining && composes(n)))
+    if (to->order == 0 && !(joins(c, to) && composes(n)))
         flush(n);
     const struct normal_char next = {c, to->order, n->segment.n / sizeof next};
     rt_bytes_add(&n->segment, &next, sizeof next);
 }
 
-static void add_hangul(struct kn_normal *n, int32_t c)
+static size_t decompose_hangul(int32_t c, int32_t *to)
 {
     const int32_t s = c - S_BASE;
 
-    add_char(n, L_BASE + s / (V_COUNT * T_COUNT));
-    add_char(n, V_BASE + s % (V_COUNT * T_COUNT) / T_COUNT);
-    if (s % T_COUNT)
-        add_char(n, T_BASE + s % T_COUNT);
+    to[0] = L_BASE + s / (V_COUNT * T_COUNT);
+    to[1] = V_BASE + s % (V_COUNT * T_COUNT) / T_COUNT;
+    to[2] = T_BASE + s % T_COUNT;
+    return s % T_COUNT ? 3 : 2;
+}
+
+/* Returns the index in `pool` of the decomposition of a character, or 0 if it does not change. */
+static uint16_t place_of(enum kn_normal_form form, const struct change *to)
+{
+    return form == KN_NFKC_CASEFOLD           ? to->folded
+           : form == KN_NFC || form == KN_NFD ? to->canonical
+                                              : to->compatible;
+}
+
+static bool is_hangul(int32_t c)
+{
+    return c >= S_BASE && c < S_BASE + S_COUNT;
 }
 
 /* Adds the decomposition of a character. */
 static void decompose(struct kn_normal *n, int32_t c)
 {
-    const struct change *to = change_of(c);
-    const uint16_t at = n->form == KN_NFKC_CASEFOLD              ? to->folded
-                        : n->form == KN_NFC || n->form == KN_NFD ? to->canonical
-                                                                 : to->compatible;
+    const uint16_t at = place_of(n->form, change_of(c));
+    int32_t parts[3];
 
-    if (c >= S_BASE && c < S_BASE + S_COUNT && !composes(n))
-        add_hangul(n, c);
+    if (is_hangul(c) && !composes(n))
+        for (size_t i = 0, count = decompose_hangul(c, parts); i < count; i++)
+            add_char(n, parts[i]);
     else if (at == 0)
         add_char(n, c);
     else
@@ -233,4 +249,73 @@ void kn_normal_add(struct kn_normal *n, const unsigned char **p, const unsigned 
 void kn_normal_end(struct kn_normal *n)
 {
     flush(n);
+}
+
+bool kn_normal_find(struct rt_span name, enum kn_normal_form *form, char upper[KN_FORM_TEXT])
+{
+    static const char *const names[] = {
+        [KN_NFC] = "NFC", [KN_NFD] = "NFD", [KN_NFKC] = "NFKC", [KN_NFKD] = "NFKD"};
+    const size_t n = name.n < KN_FORM_TEXT ? name.n : KN_FORM_TEXT - 1;
+
+    for (size_t i = 0; i < n; i++) {
+        const char c = (char)name.p[i];
+        upper[i] = (char)(c >= 'a' && c <= 'z' ? c - ('a' - 'A') : c);
+    }
+    upper[n] = 0;
+    for (int k = KN_NFC; k <= KN_NFKD; k++)
+        if (name.n == strlen(names[k]) && memcmp(upper, names[k], name.n) == 0) {
+            *form = (enum kn_normal_form)k;
+            return true;
+        }
+    return false;
+}
+
+/* ---- properties of characters ---- */
+
+int kn_normal_class(int32_t c)
+{
+    return change_of(c)->order;
+}
+
+bool kn_normal_joins(int32_t c)
+{
+    return joins(c, change_of(c));
+}
+
+size_t kn_normal_decompose(enum kn_normal_form form, int32_t c, int32_t to[KN_MAX_DECOMPOSITION])
+{
+    const uint16_t at = place_of(form, change_of(c));
+
+    if (is_hangul(c))
+        return decompose_hangul(c, to);
+    if (at == 0) {
+        to[0] = c;
+        return 1;
+    }
+    for (uint32_t i = 0; i < pool[at]; i++)
+        to[i] = (int32_t)pool[at + 1 + i];
+    return pool[at];
+}
+
+bool kn_normal_composes_with_class(int32_t c, int low, int high)
+{
+    const size_t n = sizeof composites / sizeof *composites;
+    size_t least = 0, most = n;
+
+    /* A leading consonant composes with a vowel, and a syllable without a final with a final. */
+    if ((c >= L_BASE && c < L_BASE + L_COUNT) || (is_hangul(c) && (c - S_BASE) % T_COUNT == 0))
+        return low < 0 && high > 0;
+    while (least < most) {
+        const size_t middle = least + (most - least) / 2;
+        if (composites[middle].first < (uint32_t)c)
+            least = middle + 1;
+        else
+            most = middle;
+    }
+    for (; least < n && composites[least].first == (uint32_t)c; least++) {
+        const int order = kn_normal_class((int32_t)composites[least].second);
+        if (order > low && order < high)
+            return true;
+    }
+    return false;
 }

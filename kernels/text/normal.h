@@ -14,6 +14,11 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/span.h"
 
+/* maximum number of characters in the decomposition of a character */
+enum { KN_MAX_DECOMPOSITION = 18 };
+/* size of the buffer for the name of a form */
+enum { KN_FORM_TEXT = 64 };
+
 enum kn_normal_form { KN_NFC, KN_NFD, KN_NFKC, KN_NFKD, KN_NFKC_CASEFOLD };
 
 /*
@@ -35,5 +40,24 @@ void kn_normal_add(struct kn_normal *n, const unsigned char **p, const unsigned 
 /* Appends the last segment to the output. Must follow the last call of kn_normal_add for a text;
  * afterwards, `n` may be used for another text. */
 void kn_normal_end(struct kn_normal *n);
+
+/* Finds NFC, NFD, NFKC or NFKD by its name, in upper or lower case. Sets `upper` to the beginning
+ * of the name in upper case, also if there is no such form. */
+bool kn_normal_find(struct rt_span name, enum kn_normal_form *form, char upper[KN_FORM_TEXT]);
+
+/* ---- properties of characters ---- */
+
+/* Returns the canonical combining class. */
+int kn_normal_class(int32_t c);
+/* Returns whether the class is 0 and the character may combine with its predecessor. */
+bool kn_normal_joins(int32_t c);
+/* Writes the complete decomposition of a character to `to`, and returns the number of characters in
+ * it. A character that does not decompose is its own decomposition. */
+size_t kn_normal_decompose(enum kn_normal_form form, int32_t c, int32_t to[KN_MAX_DECOMPOSITION]);
+/* Returns the character that a and b compose to, or KN_BAD_CHAR. */
+int32_t kn_normal_compose(int32_t a, int32_t b);
+/* Returns whether the character composes with a later one whose class lies between `low` and
+ * `high`, both exclusive. */
+bool kn_normal_composes_with_class(int32_t c, int low, int high);
 
 #endif

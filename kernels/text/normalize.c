@@ -47,25 +47,14 @@ KN_EACH_STRING(case_fold_utf8, "CaseFoldUTF8", fold_run)
  * the kernel. */
 static enum rt_status normalize_prepare(struct rt_prep *p, void **state)
 {
-    static const char *const names[] = {
-        [KN_NFC] = "NFC", [KN_NFD] = "NFD", [KN_NFKC] = "NFKC", [KN_NFKD] = "NFKD"};
-    const struct rt_span form = rt_attr_str(p->node, "normalization_form");
     enum kn_normal_form *found = rt_prep_alloc(p, sizeof *found);
+    char upper[KN_FORM_TEXT];
 
     if (!found)
         return p->err->code;
     *state = found;
-    char upper[64] = "";
-    const size_t shown = form.n < sizeof upper ? form.n : sizeof upper - 1;
-    for (size_t i = 0; i < shown; i++) {
-        const char c = (char)form.p[i];
-        upper[i] = (char)(c >= 'a' && c <= 'z' ? c - ('a' - 'A') : c);
-    }
-    for (int k = KN_NFC; k <= KN_NFKD; k++)
-        if (form.n == strlen(names[k]) && memcmp(upper, names[k], form.n) == 0) {
-            *found = (enum kn_normal_form)k;
-            return RT_OK;
-        }
+    if (kn_normal_find(rt_attr_str(p->node, "normalization_form"), found, upper))
+        return RT_OK;
     return rt_fail(p->err, RT_INVALID_ARGUMENT, "Unknown normalization form requrested: %s", upper);
 }
 

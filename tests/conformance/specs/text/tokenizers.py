@@ -70,6 +70,63 @@ def normalize(g, op):
         yield Case(scalar("a" + "\u0301\u0315\u05ae" * 2000), normalization_form=form)
 
 
+# Hangul, and characters whose decompositions show how far an edit reaches.
+EDITED = list("\u1100\u1112\u1161\u1175\u11a8\u11c2\uac00\uac01\u0344\u0958\u0f73\u1e69\u2126\uf900\u01d5\u1fa7\u3099\u304b\u304c\u0b47\u0b56\u0dd9"
+              "\u0dcf\u0dca\u11131\u11127\ufdfa\ufb2c\u2adc\uff76\uff9e\u1bc9\u0cbf\u0cd5\u102e\u1b35\u0338=<ĀȫǟșÅ") + ["\U0001d160", "\U00011131", "\U000110ba"]
+
+
+def edited(g, length):
+    parts = [EDITED[i] if i < len(EDITED) else LETTERS[i - len(EDITED)] if i < len(EDITED) + len(LETTERS) else "\u0301\u0323\u0327\u0334\u0345x"[i % 6]
+             for i in g.rng.integers(0, len(EDITED) + len(LETTERS) + 40, length)]
+    return "".join(parts).encode()
+
+
+def every_character():
+    """Returns strings with each character that has a combining class or a decomposition, among letters and marks."""
+    import unicodedata
+
+    chars = [c for c in map(chr, range(0x110000)) if unicodedata.decomposition(c) or unicodedata.combining(c) or "\u1100" <= c <= "\u11ff"]
+    around = [("", ""), ("a", ""), ("", "\u0301"), ("e", "\u0323"), ("", "\u0327\u0301"), ("x", "\u0334"), ("\u1100", "\u11a8")]
+    return [(before + c + after).encode() for c in chars for before, after in around]
+
+
+@spec("NormalizeUTF8WithOffsetsMap", "FindSourceOffsets")
+def offsets_map(g, op):
+    from tensorflow.python.framework import op_def_library
+
+    def find(x, form, values=None, rows=None):
+        def build(tf, fed):
+            text, maps = op_def_library._apply_op_helper("NormalizeUTF8WithOffsetsMap", name="map", input=fed, normalization_form=form)[2].outputs
+            if x.size == 0:  # FindSourceOffsets ends the process
+                return [text]
+            if values is None:  # each offset of every string, and two beyond its end
+                sizes = tf.reshape(tf.strings.length(text), [-1]) + 3
+                offsets, splits = tf.cast(tf.ragged.range(sizes).flat_values, tf.int64) - 1, tf.concat([[0], tf.cumsum(sizes)], 0)
+                offsets = tf.reshape(offsets, [-1])
+            else:
+                offsets, splits = tf.constant(values, tf.int64), tf.constant(rows, tf.int64)
+            node = op_def_library._apply_op_helper("FindSourceOffsets", name="op", offsets_map=maps, input_offsets_values=offsets, input_offsets_splits=splits)[2]
+            return [text, *node.outputs]
+
+        return Graph(build, x, texts=True, name=form)
+
+    for form in ("NFC", "NFD", "NFKC", "NFKD", "nfkc", "NFKC_CF", ""):
+        for x in vectors(g, 15):
+            yield find(x, form)
+        for length in (4, 10, 40):
+            for _ in range(8):
+                yield find(np.array([edited(g, length) for _ in range(20)], object), form)
+        yield find(strings(g, (2, 3)), form)
+        yield find(scalar("e\u0301x"), form)
+        yield find(scalar("a" + "\u0301\u0315\u05ae" * 2000), form)
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        yield find(np.array(every_character(), object), form)
+    four = np.array(["e\u0301x"] * 4, object)
+    for rows in ([0, 1, 2, 3, 4], [0, 1, 2, 3, 3], [0, 0, 1, 2, 2, 3, 4], [1, 2, 3, 4, 5], [0, 1], []):
+        yield find(four, "NFC", [0, 1, 2, 3, -1], rows)
+    yield find(np.array(["e\u0301x", "ab"], object), "NFC", [3, 2, 1, 0, 4, 9, -1], [0, 5, 7])
+
+
 @spec("TFText>WhitespaceTokenizeWithOffsetsV2")
 def whitespace(g, op):
     config = whitespace_builder.build_whitespace_tokenizer_config()
