@@ -84,3 +84,16 @@ bool kn_flat_vector(const struct kn_flat_table *t, size_t field, size_t size, st
     out->n = n;
     return true;
 }
+
+bool kn_flat_string(const struct kn_flat_table *t, const struct kn_vector *strings, size_t i,
+                    struct rt_span *out)
+{
+    const size_t at = (size_t)(strings->p - t->bytes.p) + i * sizeof(uint32_t);
+    uint32_t offset, n;
+
+    if (!read(t->bytes, at, sizeof offset, &offset) || !read(t->bytes, at + offset, sizeof n, &n) ||
+        !fits(t->bytes, at + offset + sizeof n, n))
+        return false;
+    *out = rt_span_of(t->bytes.p + at + offset + sizeof n, n);
+    return true;
+}

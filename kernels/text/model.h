@@ -43,6 +43,11 @@ bool kn_flat_number(const struct kn_flat_table *t, size_t field, size_t size, ui
 bool kn_flat_vector(const struct kn_flat_table *t, size_t field, size_t size,
                     struct kn_vector *out);
 
+/* Sets *out to the bytes of string i of a vector of strings (whose elements have 4 bytes), which
+ * must exist. Returns false if the string does not lie within the bytes. */
+bool kn_flat_string(const struct kn_flat_table *t, const struct kn_vector *strings, size_t i,
+                    struct rt_span *out);
+
 /* Returns the 32-bit number `at` (0, 1, ...) of element i, which must exist. */
 static inline uint32_t kn_vector_u32(const struct kn_vector *v, size_t i, size_t at)
 {

@@ -13,13 +13,16 @@ enum {
     SUFFIX_PIECES,
     PUNCTUATION,
     SPLITS_TEXT,
+    HAS_PIECES,
+    PIECES,
+    SUFFIX_MARKS,
 };
 
 const char *kn_wordpiece_open(struct rt_span bytes, struct kn_wordpiece_model *out)
 {
     struct kn_wordpiece_model m;
     struct kn_flat_table t;
-    uint32_t max_bytes = 0, splits_text = 0;
+    uint32_t max_bytes = 0, splits_text = 0, has_pieces = 0;
 
     if (!kn_flat_open(bytes, &t) || !kn_flat_vector(&t, TRIE, 4, &m.trie) ||
         !kn_flat_vector(&t, FAILURES, 8, &m.failures) || !kn_flat_vector(&t, POPS, 4, &m.pops) ||
@@ -29,14 +32,27 @@ const char *kn_wordpiece_open(struct rt_span bytes, struct kn_wordpiece_model *o
         !kn_flat_number(&t, UNKNOWN_ID, 4, &m.unknown_id) ||
         !kn_flat_vector(&t, SUFFIX_PIECES, 4, &m.suffix_pieces) ||
         !kn_flat_number(&t, PUNCTUATION, 4, &m.punctuation) ||
-        !kn_flat_number(&t, SPLITS_TEXT, 1, &splits_text))
+        !kn_flat_number(&t, SPLITS_TEXT, 1, &splits_text) ||
+        !kn_flat_number(&t, HAS_PIECES, 1, &has_pieces) ||
+        !kn_flat_vector(&t, PIECES, sizeof(uint32_t), &m.pieces) ||
+        !kn_flat_vector(&t, SUFFIX_MARKS, 1, &m.suffix_marks))
         return "is malformed";
     if (m.trie.n == 0 || m.failures.n < m.trie.n)
         return "has no trie, or nodes without a failure link";
     m.max_bytes = (int32_t)max_bytes;
     m.splits_text = splits_text != 0;
+    m.has_pieces = has_pieces != 0;
+    m.table = t;
     *out = m;
     return NULL;
+}
+
+bool kn_wordpiece_text(const struct kn_wordpiece_model *m, int64_t id, struct kn_piece_text *out)
+{
+    if (id < 0 || (size_t)id >= m->pieces.n || (size_t)id >= m->suffix_marks.n)
+        return false;
+    out->is_suffix = m->suffix_marks.p[id] != 0;
+    return kn_flat_string(&m->table, &m->pieces, (size_t)id, &out->text);
 }
 
 /* ---- a walk ---- */

@@ -24,6 +24,15 @@ struct kn_wordpiece_model {
     uint32_t unknown_id;
     int64_t max_bytes; /* of a word */
     bool splits_text;  /* whether the op splits text into words first */
+    bool has_pieces;   /* whether kn_wordpiece_text finds pieces by their ids */
+    struct kn_flat_table table;
+    struct kn_vector pieces, suffix_marks; /* for each id, the piece's text and whether it is a
+                                              suffix */
+};
+
+struct kn_piece_text {
+    struct rt_span text; /* without the suffix indicator */
+    bool is_suffix;
 };
 
 struct kn_piece {
@@ -51,6 +60,8 @@ enum kn_word_result {
 
 /* Reads a model. Returns NULL, or what is wrong with the bytes. */
 const char *kn_wordpiece_open(struct rt_span bytes, struct kn_wordpiece_model *out);
+/* Finds a piece by its id. Returns false if the model does not contain it. */
+bool kn_wordpiece_text(const struct kn_wordpiece_model *m, int64_t id, struct kn_piece_text *out);
 /* Splits a word of n bytes, which is not empty, and gives its pieces to `to`. */
 enum kn_word_result kn_wordpiece_split(const struct kn_wordpiece_model *m,
                                        const unsigned char *word, size_t n,

@@ -4,7 +4,7 @@ checkpoints. Each case is one graph, and fuzz.py mutates it like the recorded ca
 import base64
 
 from case_builder import f32, i32, i64, one_node, s, scalar, several_nodes, t
-from text_models import LOOP, NORMALIZER, WORDPIECE
+from text_models import LOOP, NORMALIZER, PIECES, WORDPIECE
 
 CASES = []
 NAMES = {"element_dtype": "float32", "shape_type": "int32"}
@@ -427,5 +427,6 @@ CASES += one_node("EncodeProto", t("int32", [1, 2], [1, 2]), [t("string", [1, 1]
 for model in (*WORDPIECE, LOOP):
     CASES += one_node("FastWordpieceTokenizeWithOffsets", s("a", "aa b", "##a"), t("uint8", [len(model)], model))
 CASES += one_node("FastBertNormalize", s("aba", "", "\0\xff"), t("uint8", [len(NORMALIZER)], NORMALIZER), get_offsets=True)
+CASES += one_node("TFText>FastWordpieceDetokenize", t("int32", [5], [0, 2, 1, 2, 2]), i64(0, 3, 3, 5), t("uint8", [len(PIECES)], PIECES))
 CASES += one_node("TFText>NgramsStringJoin", t("string", [2, 2], ["a", "b", "c", ""]), [], width=2, axis=-1, string_separator="-",
                   Tsplits="int64")
