@@ -402,8 +402,10 @@ static enum rt_status read_graph(struct rt_model *m, const char *dir,
     if (!st)
         st = rt_library_import_checked(&library, m->meta_graph->graph_def, session.registry, &check,
                                        err);
-    if (!st)
-        st = rt_session_new(&m->session, library, &options->session, err);
+    if (!st) {
+        session.files.own_dir = m->saved_model->dir; /* freed after the session */
+        st = rt_session_new(&m->session, library, &session, err);
+    }
     if (st)
         rt_library_free(library);
     else

@@ -56,6 +56,17 @@ void rt_tfrecord_footer(unsigned char out[RT_TFRECORD_FOOTER], const void *p, si
     put32(out, checksum(p, n));
 }
 
+bool rt_tfrecord_length(const unsigned char header[RT_TFRECORD_HEADER], uint64_t *n)
+{
+    *n = get(header, 8);
+    return get(header + 8, 4) == checksum(header, 8);
+}
+
+uint32_t rt_tfrecord_checksum(const unsigned char footer[RT_TFRECORD_FOOTER])
+{
+    return (uint32_t)get(footer, 4);
+}
+
 void rt_tfrecord_add(struct rt_bytes *out, const void *p, size_t n)
 {
     unsigned char frame[RT_TFRECORD_HEADER];
@@ -161,8 +172,8 @@ static enum rt_status read_header(struct rt_tfrecord *r)
         return end(r, RT_OUT_OF_RANGE, "the end of the records");
     if (got < RT_TFRECORD_HEADER)
         return end(r, RT_DATA_LOSS, "truncated record");
-    uint64_t n = get(p, 8);
-    if (get(p + 8, 4) != checksum(p, 8))
+    uint64_t n;
+    if (!rt_tfrecord_length(p, &n))
         return end(r, RT_DATA_LOSS, "corrupted record (is this a TFRecord file?)");
     if (n > r->max_bytes)
         return end(r, RT_RESOURCE_EXHAUSTED, "a record longer than the limit");
@@ -189,7 +200,7 @@ static enum rt_status read_record(struct rt_tfrecord *r, struct rt_span *record)
         return end(r, RT_UNAVAILABLE, "the file cannot be read");
     if (got < n + RT_TFRECORD_FOOTER)
         return end(r, RT_DATA_LOSS, "truncated record");
-    if (get(p + n, 4) != checksum(p, (size_t)n))
+    if (rt_tfrecord_checksum(p + n) != checksum(p, (size_t)n))
         return end(r, RT_DATA_LOSS, "corrupted record");
     *record = rt_span_of(p, (size_t)n);
     r->offset += RT_TFRECORD_HEADER + n + RT_TFRECORD_FOOTER;

@@ -28,6 +28,11 @@ void rt_tfrecord_add(struct rt_bytes *out, const void *p, size_t n);
 
 /* ---- reading ---- */
 
+/* Sets *n to the length that a header states. Returns false if its checksum is wrong. */
+bool rt_tfrecord_length(const unsigned char header[RT_TFRECORD_HEADER], uint64_t *n);
+/* Returns the masked checksum of the data that a footer states. */
+uint32_t rt_tfrecord_checksum(const unsigned char footer[RT_TFRECORD_FOOTER]);
+
 struct rt_tfrecord;
 
 /* Makes a reader of bytes in memory. The bytes must outlive the reader. Returns NULL if out of

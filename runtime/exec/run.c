@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/base/clock.h"
+#include "runtime/files/file_access.h"
 #include "runtime/session/run_end.h"
 #include "runtime/exec/parallel.h"
 #include "runtime/select/prepared.h"
@@ -88,6 +89,11 @@ struct rt_pool *rt_run_pool(struct rt_run *r)
 const struct rt_state *rt_run_state(struct rt_run *r)
 {
     return &r->ctx->shared->session->state;
+}
+
+const struct rt_file_access *rt_run_file_access(struct rt_run *r)
+{
+    return &r->ctx->shared->session->options.files;
 }
 
 bool rt_run_is_fetched(const struct rt_run *r, int k)

@@ -13,6 +13,7 @@
 #include "runtime/core/graph.h"
 #include "runtime/core/registry.h"
 #include "runtime/core/tuning.h"
+#include "runtime/files/file_access.h"
 #include "runtime/session/accelerators.h"
 
 struct rt_account;
@@ -41,8 +42,7 @@ struct rt_session_options {
     size_t run_memory_limit;
     /* number of bytes that runs may leave in variables and tables, or 0 for no limit */
     size_t state_memory_limit;
-    /* Budget for the total memory of all runs of all sessions that share it, or NULL for no
-     * limit. */
+    /* Budget for the memory of all runs of all sessions that share it, or NULL for no limit. */
     struct rt_budget *budget;
     /* The account (runtime/session/account.h) to which the session reports the number of bytes that
      * it holds, or NULL for none. The account must outlive the session. */
@@ -55,10 +55,10 @@ struct rt_session_options {
      * thread. */
     struct rt_parallel *parallel;
     bool log_device_placement;
+    struct rt_file_access files; /* the files that ops may read and write */
     struct rt_tuning tuning;
     struct rt_compiler *compiler; /* NULL if specialisations are made only by rt_session_compile */
-    /* Whether the thread of a run makes the specialisation for new shapes when they first occur.
-     * For tools and tests. */
+    /* For tools and tests: whether the thread of a run makes the specialisation for new shapes. */
     bool compiles_inline;
     /* Cache of autotuning results, or NULL for no cache. The cache must outlive the session. */
     struct rt_autotune *autotune;

@@ -1,4 +1,5 @@
 #include "runtime/core/device.h"
+#include "runtime/files/file_access.h"
 #include "server/config/options.h"
 
 #include <inttypes.h>
@@ -411,6 +412,18 @@ static enum srv_parse parse_own(struct srv_options *o, int argc, const char *con
     return o->strict_flags ? SRV_PARSE_EXIT_USAGE : SRV_PARSE_RUN;
 }
 
+/* Checks the flags that are lists of directories. */
+static bool check_directories(const struct srv_options *o, FILE *out)
+{
+    struct rt_error err = {0};
+
+    if (!rt_file_access_check_list("model_read_directories", o->model_read_directories, &err) &&
+        !rt_file_access_check_list("model_write_directories", o->model_write_directories, &err))
+        return true;
+    fprintf(out, "%s\n", rt_error_text(&err));
+    return false;
+}
+
 /* Checks the flags that accept only one of two words. */
 static bool check_words(const struct srv_options *o, FILE *out)
 {
@@ -452,7 +465,7 @@ enum srv_parse srv_options_parse(struct srv_options *o, bool as_tensorflow, int 
         print_version(out);
         return SRV_PARSE_EXIT_0;
     }
-    if (!check_words(o, out)) {
+    if (!check_words(o, out) || !check_directories(o, out)) {
         print_usage(out, as_tensorflow);
         return SRV_PARSE_EXIT_USAGE;
     }

@@ -56,6 +56,8 @@ struct srv_options {
     const char *admin_address, *admin_socket, *admin_token_file;
     /* directory that must contain the models of a reload request, or "" for any directory */
     const char *model_root;
+    /* comma-separated directories below which ops of models may read and write files */
+    const char *model_read_directories, *model_write_directories;
     bool enable_grpc_reflection;
     /* address to which the ports are bound; 127.0.0.1 by default for `slipway serve` */
     const char *bind_address;

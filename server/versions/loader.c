@@ -276,6 +276,8 @@ static struct rt_model_options model_options(struct srv_loader *l, struct srv_lo
                                .full_precision = load->gpu.full_precision},
                     .autotune = l->server->autotune,
                     .accelerators = *gpus,
+                    .files = {.read_dirs = o->model_read_directories,
+                              .write_dirs = o->model_write_directories},
                     .log_device_placement = o->log_device_placement,
                     .cancelled = &load->cancelled},
         .tags = t && t->graph_tag ? &t->graph_tag : l->tags,

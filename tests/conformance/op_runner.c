@@ -22,7 +22,8 @@
  * The arguments no_fusion, no_winograd, no_autotune and no_specialise switch off parts of
  * rt_tuning, and bf16 switches bfloat16 on. Without no_specialise, a run uses the compiled plan
  * wherever the fed shapes allow one. measure_memory permits 'M'. memory_mb=N is the memory limit of
- * one run, and deadline_ms=N is its time limit.
+ * one run, and deadline_ms=N is its time limit. Ops may read and write files below the working
+ * directory and below TMPDIR (/tmp).
  *
  * A tensor is its dtype and rank (int32), its dims (int64), and its bytes or, for strings, each
  * string with its length.
@@ -50,6 +51,7 @@ struct settings {
     size_t memory_bytes; /* 0 means no limit */
     int64_t deadline_ns; /* time limit, counted from the start of a run; 0 means no deadline */
     bool measures_memory;
+    char file_dirs[8192]; /* for struct rt_file_access */
 };
 
 static void must(bool ok, const char *what)
@@ -163,10 +165,12 @@ static struct rt_session *open_session(const struct rt_registry *registry,
     char *graph = get_text(&n);
     enum rt_status st = rt_library_import(&library, rt_span_of(graph, (size_t)n), registry, &err);
     if (st == RT_OK) {
-        const struct rt_session_options options = {.registry = registry,
-                                                   .tuning = settings->tuning,
-                                                   .run_memory_limit = settings->memory_bytes,
-                                                   .compiles_inline = true};
+        const struct rt_session_options options = {
+            .registry = registry,
+            .tuning = settings->tuning,
+            .run_memory_limit = settings->memory_bytes,
+            .files = {.read_dirs = settings->file_dirs, .write_dirs = settings->file_dirs},
+            .compiles_inline = true};
         st = rt_session_new(&session, library, &options, &err);
         if (st)
             rt_library_free(library);
@@ -387,6 +391,15 @@ static void read_settings(struct settings *s, int n, char **args)
     }
 }
 
+static void set_file_dirs(struct settings *s)
+{
+    char cwd[4000];
+    const char *temp = getenv("TMPDIR");
+
+    must(getcwd(cwd, sizeof cwd) != NULL, "no working directory");
+    snprintf(s->file_dirs, sizeof s->file_dirs, "%s,%s", cwd, temp ? temp : "/tmp");
+}
+
 static void answer_serve(struct rt_session *session)
 {
     struct rt_error err = {0};
@@ -419,6 +432,7 @@ int main(int argc, char **argv)
 {
     struct settings settings = {.memory_bytes = 0};
     read_settings(&settings, argc - 1, argv + 1);
+    set_file_dirs(&settings);
     struct rt_registry *registry = rt_registry_new();
     struct rt_session *session = NULL;
     must(registry && kn_register(registry), "the kernels cannot be registered");

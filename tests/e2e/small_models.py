@@ -459,3 +459,32 @@ def write_csr(folder):
                   for name, extra in more.items()}
     signatures["order"][1]["y"] = ("order", "int32")
     write(folder, signatures, build)
+
+
+def write_files(folder):
+    """Writes a model that uses files. `read` returns the bytes of file x, `write` writes y to file x, and `match` lists the files of
+    pattern x. `put` enqueues a name, `line` returns the next line of the files whose names are in the queue, and `close` closes the
+    queue."""
+
+    def build(g):
+        g.placeholder("x", "string")
+        g.placeholder("y", "string")
+        g.node("read", "ReadFile", "x")
+        g.node("writing", "WriteFile", "x", "y")
+        g.node("write", "Identity", "y", "^writing", T="string")
+        g.node("match", "MatchingFiles", "x")
+        q = g.node("queue", "FIFOQueueV2")
+        q.attr["component_types"].list.type.append(number("string"))
+        q.attr["shapes"].list.shape.add()
+        q.attr["capacity"].i = 100
+        g.node("enqueue", "QueueEnqueueV2", "queue", "x").attr["Tcomponents"].list.type.append(number("string"))
+        g.node("closing", "QueueCloseV2", "queue")
+        g.node("lines", "TextLineReaderV2").attr["skip_header_lines"].i = 0
+        g.node("next", "ReaderReadV2", "lines", "queue", "^x")
+        g.node("text", "Identity", "next:1", T="string")
+        for name, op in (("put", "enqueue"), ("close", "closing")):
+            g.node(name, "Identity", "x", "^" + op, T="string")
+
+    x, both = {"x": ("x", "string")}, {"x": ("x", "string"), "y": ("y", "string")}
+    write(folder, {"write": (both, {"y": ("write", "string")}), "line": (x, {"key": ("next", "string"), "y": ("text", "string")}),
+                   **{name: (x, {"y": (name, "string")}) for name in ("read", "match", "put", "close")}}, build)

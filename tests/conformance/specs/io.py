@@ -1,7 +1,10 @@
 """Assertions, printing, and the ops that move a vocabulary, or a matrix in a checkpoint, to a new order."""
 
+import gzip
+import itertools
 import os
 import pathlib
+import struct
 import tempfile
 import zlib
 
@@ -121,3 +124,177 @@ def matrix(g, op):
         columns = [int(k) if k < 4 else -1 for k in g.rng.permutation(6)[: g.rng.integers(1, 6)]]
         n = sum(r < 0 or c < 0 for r in rows for c in columns)
         yield graph(rows, columns, list(range(100, 100 + n)), n_columns=len(columns), most=int(g.rng.integers(-1, 6)))
+
+
+def files_graph(build, *feeds, name, texts=True):
+    """Makes a graph that works in a directory of its own. `build` takes tf, a function that returns the name of a file there, and
+    the feeds. TensorFlow and Slipway work there one after the other."""
+    place = tempfile.mkdtemp(prefix="slipway-files-")
+    return Graph(lambda tf, *x: build(tf, lambda end: f"{place}/{end}", *x), *feeds, name=name, texts=texts)
+
+
+FILES = {"a": b"hello", "b.txt": b"", "sub/c.txt": b"\x00\xff\n" * 40, "sub/.hidden": b"x", "sub/deep/d.txt": b"z", "[e]": b"e"}
+
+
+@spec("ReadFile", "WriteFile", "MatchingFiles")
+def whole_files(g, op):
+    def write(tf, at):
+        return [[tf.raw_ops.WriteFile(filename=at(name), contents=data)] for name, data in FILES.items()]
+
+    def read(tf, at, *names):
+        return write(tf, at) + [[tf.raw_ops.ReadFile(filename=name if name.startswith(("/", "file:", "foo:")) or not name else at(name))]
+                                for name in names]
+
+    def later(tf, x):
+        return tf.compat.v1.placeholder_with_default(x, None)
+
+    def each(tf, at):
+        paths = [f"file://{at('a')}", "foo://x/y", "", at("x" * 300)]
+        return read(tf, at, *FILES, "none", "sub", "sub/", "a/", "a/b", "none/b", "./a", "sub/./c.txt", "sub//c.txt", "sub/../a", "none/../a", "sub/../none", *paths)
+
+    def wrong(tf, at):
+        W, R = tf.raw_ops.WriteFile, tf.raw_ops.ReadFile
+        return write(tf, at) + [[W(filename=name, contents="x")] for name in (at("sub"), at("a/b"), at("x" * 300), "", "foo://x", f"file://{at('new')}")] + [
+            [W(filename=later(tf, [at("w")]), contents="x")], [W(filename=at("w"), contents=later(tf, ["x"]))], [R(filename=later(tf, [at("a")]))],
+            [R(filename=at("w"))], [W(filename=at("a"), contents="shorter")], [R(filename=at("a"))], [R(filename=at("new"))]]
+
+    def match(tf, at):
+        patterns = ["*", "sub/*", "*/c.txt", "s?b/*.txt", "a", "none", "none/*", "[ab]*", "[!ab]*", "[^ab]*", "\\a", "\\[e\\]", "[[]e]", "sub/", "sub/*/",
+                    "*/*", "*/*/*", "**", "a/*", "a*/b", "sub/.*", "./*", "sub/./*", "sub//c.txt", "sub//*", "{a,b}", "[", "[a", "sub/deep/../*t", "*.txt", "sub",
+                    "*/../a", "none/../*", "none/../a", "sub/*/../a"]
+        return write(tf, at) + [[tf.raw_ops.MatchingFiles(pattern=at(p))] for p in patterns] + [
+            [tf.raw_ops.MatchingFiles(pattern=later(tf, p))] for p in
+            ([at("a"), at("none"), at("sub/*"), at("*")], [at("a"), at("a")], [[at("a")]], f"file://{at('*')}", "foo://*", "")] + [
+            [tf.raw_ops.MatchingFiles(pattern=tf.constant([], tf.string))]]
+
+    yield files_graph({"ReadFile": each, "WriteFile": wrong, "MatchingFiles": match}[op], name=op)
+
+
+@spec("ImmutableConst")
+def immutable(g, op):
+    data = g.values("float32", (10,)).tobytes()
+
+    def one(dtype, shape, contents=data, name=None):
+        def build(tf, at):
+            file = at("data") if name is None else name
+            write = [] if contents is None else [[tf.raw_ops.WriteFile(filename=at("data"), contents=contents)]]
+            return write + [[tf.raw_ops.ImmutableConst(dtype=dtype, shape=shape, memory_region_name=file)]]
+
+        return files_graph(build, name=f"{dtype} {shape} {name} {contents is None}")
+
+    for dtype in PLAIN:
+        if dtype != "bool":
+            yield one(dtype, [2])
+    yield one("bool", [4], contents=b"\0\1\1\0\1")
+    for shape in ([10], [2, 3], [], [0], [0, 5], [1] * 8, [11], [2**40]):
+        yield one("float32", shape)
+    yield one("float32", [0], contents=b"")
+    yield one("float32", [1], contents=None)
+    yield one("float32", [1], name="foo://x")
+
+
+NUMBER = itertools.count()
+READERS = {"TextLineReaderV2": [{}, {"skip_header_lines": 1}, {"skip_header_lines": 3}, {"skip_header_lines": 99}, {"skip_header_lines": -1}],
+           "WholeFileReaderV2": [{}], "IdentityReaderV2": [{}],
+           "TFRecordReaderV2": [{"compression_type": c} for c in ("", "ZLIB", "GZIP", "other")],
+           "FixedLengthRecordReaderV2": [{"record_bytes": n, "header_bytes": h, "footer_bytes": f, "hop_bytes": hop, "encoding": e}
+                                         for n, h, f, hop, e in ((5, 0, 0, 0, ""), (5, 3, 0, 0, ""), (5, 3, 4, 0, ""), (5, 0, 0, 2, ""), (5, 0, 0, 9, ""),
+                                                                 (23, 0, 0, 0, ""), (24, 0, 0, 0, ""), (5, 30, 0, 0, ""),
+                                                                 (5, 0, 30, 0, ""), (0, 0, 0, 0, ""), (1, 0, 0, 2**62, ""), (-1, 0, 0, 0, ""), (1, -1, 0, 0, ""),
+                                                                 (1, 0, -1, 0, ""), (1, 0, 0, -1, ""), (5, 0, 0, 0, "ZLIB"), (5, 3, 4, 0, "ZLIB"),
+                                                                 (5, 0, 0, 2, "ZLIB"), (5, 0, 0, 9, "ZLIB"), (24, 0, 0, 0, "ZLIB"), (5, 30, 0, 0, "ZLIB"),
+                                                                 (5, 0, 0, 0, "GZIP"), (5, 0, 0, 0, "other"))]}
+
+
+def records(*items):
+    """Encodes items as TFRecords."""
+    def crc(data):
+        c = 0xFFFFFFFF
+        for byte in data:
+            c ^= byte
+            for _ in range(8):
+                c = c >> 1 ^ (0x82F63B78 if c & 1 else 0)
+        c ^= 0xFFFFFFFF
+        return struct.pack("<I", ((c >> 15 | c << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+    return b"".join(n + crc(n) + x + crc(x) for x in items for n in [struct.pack("<Q", len(x))])
+
+
+def gzipped(data):
+    return gzip.compress(data, mtime=0)
+
+
+TEXT = b"a\nbb\n\nc\r\nlast"
+ALPHABET = bytes(range(65, 65 + 23))
+RECORDS = records(b"hello", b"", b"x" * 300, b"end")
+INPUTS = {
+    "TextLineReaderV2": [TEXT, b"", b"\n\n", None, b"\r", b"x" * 70000 + b"\ny\n"],
+    "WholeFileReaderV2": [TEXT, b"", ALPHABET * 40, None], "IdentityReaderV2": [TEXT, None],
+    "FixedLengthRecordReaderV2": [ALPHABET, b"", zlib.compress(ALPHABET), gzipped(ALPHABET), gzipped(b"abcdef") + gzipped(b"ghijkl"), None, ALPHABET * 9],
+    "TFRecordReaderV2": [RECORDS, b"", RECORDS[:40], RECORDS[:5], RECORDS[:35], RECORDS[:13] + b"Z" + RECORDS[14:], RECORDS[:2] + b"Z" + RECORDS[3:], TEXT,
+                         zlib.compress(RECORDS), gzipped(RECORDS), zlib.compress(RECORDS)[:20], records(b"y" * 70000), None]}
+
+
+@spec(*READERS, "ReaderReadV2", "ReaderReadUpToV2", "ReaderResetV2", "ReaderNumRecordsProducedV2", "ReaderNumWorkUnitsCompletedV2", "ReaderSerializeStateV2",
+      "ReaderRestoreStateV2")
+def readers(g, op):
+    """Readers of files that WriteFile has written. The last name is that of a file that does not exist."""
+    def graph(kind, attrs, contents, plan, states=(), name=""):
+        def build(tf, at):
+            def O(what, **inputs):
+                return getattr(tf.raw_ops, what + "V2")(**inputs)
+
+            names = [at(f"f{k}") for k in range(len(contents))]
+            q = O("FIFOQueue", component_types=[tf.string], shapes=[[]], shared_name=f"names{next(NUMBER)}")
+            rd = getattr(tf.raw_ops, kind)(**attrs)
+            steps = {"read": list(O("ReaderRead", reader_handle=rd, queue_handle=q)), "n": [O("ReaderNumRecordsProduced", reader_handle=rd)],
+                     "w": [O("ReaderNumWorkUnitsCompleted", reader_handle=rd)], "reset": [O("ReaderReset", reader_handle=rd)],
+                     "state": [O("ReaderSerializeState", reader_handle=rd)], "left": [O("QueueSize", handle=q)]}
+            for n in (0, 1, 2, 5):
+                steps[f"up{n}"] = list(O("ReaderReadUpTo", reader_handle=rd, queue_handle=q, num_records=tf.constant(n, tf.int64)))
+            for k, state in enumerate(states):
+                steps[f"restore{k}"] = [O("ReaderRestoreState", reader_handle=rd, state=tf.compat.v1.placeholder_with_default(tf.constant(state), None))]
+            begin = [[tf.raw_ops.WriteFile(filename=n, contents=data)] for n, data in zip(names, contents) if data is not None]
+            begin += [[O("QueueEnqueueMany", handle=q, components=[names])], [O("QueueClose", handle=q)]]
+            return begin + [steps[what] for what in plan.split()]
+
+        return files_graph(build, name=f"{kind} {attrs} {name or plan}")
+
+    general = {"ReaderReadV2": ["read n w read left read read read n w read read"], "ReaderReadUpToV2": ["left up0 left up2 n up5 n w up5 w n up5 up1 up5 w"],
+               "ReaderResetV2": ["read reset n w read reset read up5 n w"], "ReaderNumRecordsProducedV2": ["n up2 n up5 n read n up5 up5 up5 n"],
+               "ReaderNumWorkUnitsCompletedV2": ["w up2 w up5 w read w up5 up5 up5 w"], "ReaderSerializeStateV2": ["state read state up5 state read state n w"]}
+    if op in READERS:
+        for attrs in READERS[op]:
+            made = [x for x in INPUTS[op]]
+            for contents in [made] + [[x, made[0]] for x in made[1:-1]]:
+                if op != "FixedLengthRecordReaderV2":
+                    yield graph(op, attrs, contents, "read n up2 w up5 up5 up5 read n w", name=f"{len(contents)} {made.index(contents[0])}")
+            if op == "FixedLengthRecordReaderV2":
+                fitting = {"ZLIB": [2, 3], "GZIP": [4, 3, 2]}.get(attrs["encoding"], [0, 6])
+                yield graph(op, attrs, [made[k] for k in fitting + [1]] + [None, made[0]], "read up5 w up5 up5 up5 read n w")
+        return
+    if op == "ReaderRestoreStateV2":
+        def field(k, v):
+            return bytes([k << 3 | 2, len(v)]) + v if isinstance(v, bytes) else bytes([k << 3]) + varint(v)
+
+        def varint(v):
+            v &= 2**64 - 1
+            return bytes([v & 127 | 128]) + varint(v >> 7) if v > 127 else bytes([v])
+
+        for fields in ([(1, 2), (2, 3)], [(1, 3), (2, 2)], [(1, 3), (2, 2), (4, b"t")], [(1, 2), (2, 2), (3, 7), (4, b"t")], [(1, 2**40), (2, 2**40)],
+                       [(9, 1)], [], [(4, b"\xff")]):
+            for kind in ("WholeFileReaderV2", "IdentityReaderV2", "TextLineReaderV2"):
+                made = graph(kind, {}, INPUTS[kind][:2], "read restore0 state n w read state read state", states=[b"".join(field(*f) for f in fields)], name=str(fields))
+                made.texts = False
+                yield made
+        for state in (b"\xff", b"\x0a", field(1, -1), field(2, -1), field(3, -5)):
+            made = graph("IdentityReaderV2", {}, INPUTS["IdentityReaderV2"], "read restore0 state n w read state read state", states=[state], name=repr(state))
+            made.texts = False
+            yield made
+        yield graph("IdentityReaderV2", {}, [TEXT], "restore0", states=[[b""]], name="vector")
+        return
+    for kind in READERS:
+        for plan in general[op]:
+            for attrs in READERS[kind][:2]:
+                yield graph(kind, attrs, INPUTS[kind], plan)
+                yield graph(kind, attrs, INPUTS[kind][:2], plan + " " + plan, name="two files")
