@@ -430,3 +430,41 @@ CASES += one_node("FastBertNormalize", s("aba", "", "\0\xff"), t("uint8", [len(N
 CASES += one_node("TFText>FastWordpieceDetokenize", t("int32", [5], [0, 2, 1, 2, 2]), i64(0, 3, 3, 5), t("uint8", [len(PIECES)], PIECES))
 CASES += one_node("TFText>NgramsStringJoin", t("string", [2, 2], ["a", "b", "c", ""]), [], width=2, axis=-1, string_separator="-",
                   Tsplits="int64")
+
+# ---- files -----------------------------------------------------------------------------------
+
+LINES_FILE = ("write", "WriteFile", [scalar("string", b"lines"), scalar("string", b"a\nb\nc\n")], {})
+case("WriteFile", LINES_FILE, ("read", "ReadFile", [scalar("string", b"lines")], {}), steps=[["write"], ["read:0"]])
+case("ReadFile", LINES_FILE, ("read", "ReadFile", [scalar("string", b"./lines")], {}), steps=[["write"], ["read:0"]])
+case("MatchingFiles", LINES_FILE, ("match", "MatchingFiles", [s("*", "l?ne[s]", "lines")], {}), steps=[["write"], ["match:0"]])
+case("ImmutableConst", LINES_FILE, ("op", "ImmutableConst", [], {"dtype": "int16", "shape": [3], "memory_region_name": "lines"}),
+     steps=[["write"], ["op:0"]])
+READER_ATTRS = {"FixedLengthRecordReader": {"record_bytes": 2, "header_bytes": 1}, "TextLineReader": {"skip_header_lines": 1}}
+READS = {"ReaderRead": ([], ["read:0", "read:1"]), "ReaderReadUpTo": ([scalar("int64", 2)], ["read:0", "read:1"])}
+STATE = {"ReaderNumRecordsProduced": ["state:0"], "ReaderNumWorkUnitsCompleted": ["state:0"], "ReaderSerializeState": ["state:0"],
+         "ReaderReset": ["state"], "ReaderRestoreState": ["state"]}
+RECORD = t("uint8", [16], [0] * 8 + [41, 3, 152, 7, 216, 234, 130, 162])  # a TFRecord without data
+
+
+def reader(op, kind, version, read="ReaderRead", state="ReaderNumRecordsProduced"):
+    """Adds a case in which a reader reads a file that another op has written. `version` is "" for handles that are
+    references to strings, or "V2"."""
+    more = [scalar("string", "\x08\x02\x10\x02\x22\x01a")] if state == "ReaderRestoreState" else []
+    name, write = scalar("string", b"lines"), LINES_FILE
+    if kind == "TFRecordReader":
+        name = scalar("string", b"records.data-00000-of-00001")
+        write = ("write", "SaveV2", [scalar("string", b"records"), s("x"), s(""), RECORD], {"dtypes": ["uint8"]})
+    case(op + version, write, ("queue", "FIFOQueue" + version, [], {"component_types": ["string"], "shapes": [[]], "capacity": 9}),
+         ("put", "QueueEnqueue" + version, ["queue", name], {"Tcomponents": ["string"]}),
+         ("reader", kind + version, [], READER_ATTRS.get(kind, {})),
+         ("read", read + version, ["reader", "queue", *READS[read][0]], {}), ("state", state + version, ["reader", *more], {}),
+         steps=[["write"], ["put"], READS[read][1], STATE[state]])
+
+
+for version in ("", "V2"):
+    for name in ("FixedLengthRecordReader", "IdentityReader", "TextLineReader", "TFRecordReader", "WholeFileReader"):
+        reader(name, name, version)
+    for name in READS:
+        reader(name, "TextLineReader", version, read=name)
+    for name in STATE:
+        reader(name, "IdentityReader", version, state=name)
