@@ -18,12 +18,13 @@ static bool read(struct rt_span b, size_t at, size_t size, uint32_t *out)
     return true;
 }
 
-bool kn_flat_open(struct rt_span bytes, struct kn_flat_table *out)
+/* Reads the table at offset `root`. */
+static bool open_table(struct rt_span bytes, size_t root, struct kn_flat_table *out)
 {
     struct kn_flat_table t = {.bytes = bytes};
-    uint32_t root, back, vtable_size, table_size;
+    uint32_t back, vtable_size, table_size;
 
-    if (!read(bytes, 0, sizeof root, &root) || !read(bytes, root, sizeof back, &back))
+    if (!read(bytes, root, sizeof back, &back))
         return false;
     /* The table begins with the signed distance back to its vtable. */
     const int64_t vtable = (int64_t)root - (int32_t)back;
@@ -39,6 +40,13 @@ bool kn_flat_open(struct rt_span bytes, struct kn_flat_table *out)
     t.n_fields = vtable_size / 2 - 2;
     *out = t;
     return true;
+}
+
+bool kn_flat_open(struct rt_span bytes, struct kn_flat_table *out)
+{
+    uint32_t root;
+
+    return read(bytes, 0, sizeof root, &root) && open_table(bytes, root, out);
 }
 
 /* Sets *at to the offset of a field in the bytes, or to 0 if the table lacks the field. */
@@ -83,6 +91,22 @@ bool kn_flat_vector(const struct kn_flat_table *t, size_t field, size_t size, st
     out->p = t->bytes.p + at + offset + sizeof n;
     out->n = n;
     return true;
+}
+
+bool kn_flat_has(const struct kn_flat_table *t, size_t field)
+{
+    size_t at;
+
+    return find(t, field, 1, &at) && at != 0;
+}
+
+bool kn_flat_child(const struct kn_flat_table *t, size_t field, struct kn_flat_table *out)
+{
+    uint32_t offset;
+    size_t at;
+
+    return find(t, field, sizeof offset, &at) && at != 0 &&
+           read(t->bytes, at, sizeof offset, &offset) && open_table(t->bytes, at + offset, out);
 }
 
 bool kn_flat_string(const struct kn_flat_table *t, const struct kn_vector *strings, size_t i,

@@ -43,6 +43,11 @@ bool kn_flat_number(const struct kn_flat_table *t, size_t field, size_t size, ui
 bool kn_flat_vector(const struct kn_flat_table *t, size_t field, size_t size,
                     struct kn_vector *out);
 
+/* Returns whether the table has a field. */
+bool kn_flat_has(const struct kn_flat_table *t, size_t field);
+/* Finds the table in a field. Returns false if the table lacks the field, or if the field or its
+ * table do not lie within the bytes. */
+bool kn_flat_child(const struct kn_flat_table *t, size_t field, struct kn_flat_table *out);
 /* Sets *out to the bytes of string i of a vector of strings (whose elements have 4 bytes), which
  * must exist. Returns false if the string does not lie within the bytes. */
 bool kn_flat_string(const struct kn_flat_table *t, const struct kn_vector *strings, size_t i,

@@ -4,7 +4,7 @@ checkpoints. Each case is one graph, and fuzz.py mutates it like the recorded ca
 import base64
 
 from case_builder import f32, i32, i64, one_node, s, scalar, several_nodes, t
-from text_models import LOOP, NORMALIZER, PIECES, WORDPIECE
+from text_models import FAST_PIECES, FAST_SENTENCEPIECE, LOOP, NORMALIZER, PIECES, SENTENCEPIECE, WORDPIECE
 
 CASES = []
 NAMES = {"element_dtype": "float32", "shape_type": "int32"}
@@ -428,6 +428,24 @@ for model in (*WORDPIECE, LOOP):
     CASES += one_node("FastWordpieceTokenizeWithOffsets", s("a", "aa b", "##a"), t("uint8", [len(model)], model))
 CASES += one_node("FastBertNormalize", s("aba", "", "\0\xff"), t("uint8", [len(NORMALIZER)], NORMALIZER), get_offsets=True)
 CASES += one_node("TFText>FastWordpieceDetokenize", t("int32", [5], [0, 2, 1, 2, 2]), i64(0, 3, 3, 5), t("uint8", [len(PIECES)], PIECES))
+OPTIONS = [scalar("bool", True), scalar("bool", True), scalar("bool", False)]
+for model in SENTENCEPIECE:
+    MODEL = ("model", "SentencepieceOp", [], {"model": model, "container": "", "shared_name": "", "use_node_name_sharing": False})
+    for op, n in (("SentencepieceTokenizeOp", 2), ("SentencepieceTokenizeWithOffsetsOp", 4)):
+        for n_best, has_all in ((0, False), (-1, False), (2, False), (2, True)):
+            case(op, MODEL, ("op", op, ["model", s("ab a", "", "x\xff"), scalar("int32", n_best), scalar("float32", 0.5), *OPTIONS],
+                             {"out_type": "string" if n_best else "int32", "Tsplits": "int64", "return_nbest": has_all}),
+                 steps=[[f"op:{i}" for i in range(n)]])
+    for values in (i32(3, 1, 4), s("a", "<s>", "q")):
+        case("SentencepieceDetokenizeOp", MODEL, ("op", "SentencepieceDetokenizeOp", ["model", values, i64(0, 1, 3), *OPTIONS],
+                                                  {"T": "int32" if values.dtype == 3 else "string", "Tsplits": "int64"}), steps=[["op:0"]])
+    case("SentencepieceIdToStringOp", MODEL, ("op", "SentencepieceIdToStringOp", ["model", i32(0, 3)], {}), steps=[["op:0"]])
+    case("SentencepieceStringToIdOp", MODEL, ("op", "SentencepieceStringToIdOp", ["model", s("a", "q")], {}), steps=[["op:0"]])
+    case("SentencepieceVocabSizeOp", MODEL, ("op", "SentencepieceVocabSizeOp", ["model"], {}), steps=[["op:0"]])
+    case("SentencepieceOp", MODEL, ("op", "SentencepieceVocabSizeOp", ["model"], {}), steps=[["op:0"]])
+CASES += one_node("TFText>FastSentencepieceTokenize", t("uint8", [len(FAST_SENTENCEPIECE)], FAST_SENTENCEPIECE), s("aa b", "", "\xff"),
+                  scalar("int32", 0), scalar("float32", 0), *OPTIONS, out_type="int32", Tsplits="int32")
+CASES += one_node("TFText>FastSentencepieceDetokenize", t("uint8", [len(FAST_PIECES)], FAST_PIECES), i32(0, 1, 2), i64(0, 1, 3))
 CASES += one_node("TFText>NgramsStringJoin", t("string", [2, 2], ["a", "b", "c", ""]), [], width=2, axis=-1, string_separator="-",
                   Tsplits="int64")
 

@@ -1,7 +1,13 @@
-"""Small models of TensorFlow Text's fast tokenizers, as lists of bytes. TensorFlow Text's own models are too large for a
+"""Small models of TensorFlow Text's tokenizers, as bytes or lists of bytes. TensorFlow Text's own models are too large for a
 seed."""
 
+import pathlib
 import struct
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "conformance"))
+
+import sentencepiece_models as sentencepiece  # noqa: E402
 
 ABSENT = None
 
@@ -53,3 +59,50 @@ PIECES = table([trie(0), FAILURES, units(0), 3, 9, (2, b"##"), (1, b"?"), 1, uni
                 [b"a", b"?", b"bc"], (3, b"\0\0\1")])
 # Maps "a" to "bc" and U+0000 to "b".
 NORMALIZER = table([1, trie(1 << 30 | 2), 1 << 30 | 1, (2, b"bc")])
+
+VOCABULARY = [("<unk>", 0, sentencepiece.UNKNOWN), ("<s>", 0, sentencepiece.CONTROL), ("</s>", 0, sentencepiece.CONTROL),
+              ("a", -1, sentencepiece.NORMAL), ("b", -2, sentencepiece.NORMAL), ("ab", -2.5, sentencepiece.NORMAL),
+              ("y", 0, sentencepiece.USER_DEFINED), ("ba", -1, sentencepiece.UNUSED)]
+SENTENCEPIECE = [sentencepiece.model(VOCABULARY, kind) for kind in range(sentencepiece.UNIGRAM, sentencepiece.CHAR + 1)]
+
+
+def flat(fields):
+    """Returns a FlatBuffer whose fields are as in table(), or other FlatBuffers' fields as a list for a table, or a list of
+    bytes for strings."""
+    def placed(values, at):
+        """Returns a table at offset `at`, and where in it the root begins."""
+        n = len(values)
+        start = at + 4 + 2 * n + -(4 + 2 * n) % 4
+        head = struct.pack("<HH", 4 + 2 * n, 4 + 4 * n) + b"".join(
+            struct.pack("<H", 0 if v is ABSENT else 4 + 4 * i) for i, v in enumerate(values))
+        body, tail, end = struct.pack("<i", start - at), b"", start + 4 + 4 * n
+        for i, v in enumerate(values):
+            here = start + 4 + 4 * i
+            if isinstance(v, tuple):
+                body += struct.pack("<I", end + len(tail) - here)
+                tail += struct.pack("<I", v[0]) + v[1] + bytes(-len(v[1]) % 4)
+            elif isinstance(v, list):
+                data, root = placed(v, end + len(tail))
+                body += struct.pack("<I", root - here)
+                tail += data
+            else:
+                body += struct.pack("<I", v or 0)
+        return head.ljust(start - at, b"\0") + body + tail, start
+
+    data, root = placed(fields, 4)
+    return list(struct.pack("<I", root) + data)
+
+
+def texts(*values):
+    """Returns a vector of strings."""
+    heads, tail = b"", b""
+    for i, v in enumerate(values):
+        heads += struct.pack("<I", 4 * (len(values) - i) + len(tail))
+        tail += struct.pack("<I", len(v)) + v + bytes(-len(v) % 4)
+    return len(values), heads + tail
+
+
+PENALTY = struct.unpack("<I", struct.pack("<f", -12))[0]
+# The vocabulary is "a" (id 1, score -1) and the unknown piece (id 0). The text "a" is replaced by "a".
+FAST_SENTENCEPIECE = flat([ABSENT, 1, 1, 0, PENALTY, ABSENT, [trie(1)], (2, struct.pack("<2f", 0, -1)), 1, 1, 1, [trie(0)], (2, b"a\0")])
+FAST_PIECES = flat([ABSENT, ABSENT, texts(b"?", b" a", b"b"), ABSENT, ABSENT, 1])
