@@ -30,7 +30,7 @@ foreach(name arena check log machine span status)
 endforeach()
 foreach(name api/describe core/buffer core/device core/graph core/infer core/kernel core/object core/op
              core/pool core/registry core/run core/schema core/str core/tensor core/tuning core/types
-             exec/parallel exec/trace files/checkpoint files/saved_model select/autotune
+             exec/parallel exec/trace files/checkpoint files/file_access files/saved_model select/autotune
              session/accelerators session/compiler session/resource session/session)
   list(APPEND SLIPWAY_HEADERS runtime/${name}.h)
 endforeach()

@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/half.h"
 #include "runtime/core/copy.h"
-#include "runtime/session/resource.h"
+#include "runtime/session/state.h"
 
 /* A run that waits. The struct is on the stack of the run's thread. */
 struct kn_taker {

@@ -12,6 +12,7 @@
 #include "runtime/exec/parallel.h"
 #include "runtime/select/prepared.h"
 #include "runtime/session/resource.h"
+#include "runtime/session/state.h"
 
 void *rt_out(struct rt_run *r, int k, int rank, const int64_t *dim)
 {

@@ -14,7 +14,6 @@
 #ifndef RT_RESOURCE_H
 #define RT_RESOURCE_H
 
-#include "runtime/base/thread.h"
 #include "runtime/core/graph.h"
 #include "runtime/core/tensor.h"
 
@@ -108,9 +107,5 @@ rt_run_only_resource(struct rt_run *r, const char *kind,
                      enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
                                             struct rt_object **out, struct rt_error *err),
                      struct rt_object **out);
-
-/* Locks a mutex that another run may hold for long (rt_mutex_lock_checked). Fails if the run has
- * been cancelled or its deadline has passed. */
-enum rt_status rt_run_lock(struct rt_run *r, struct rt_mutex *mu) RT_TRY_ACQUIRE(RT_OK, *mu);
 
 #endif

@@ -16,6 +16,7 @@
 #ifndef RT_STATE_H
 #define RT_STATE_H
 
+#include "runtime/base/thread.h"
 #include "runtime/core/tensor.h"
 
 struct rt_state {
@@ -65,5 +66,10 @@ size_t rt_state_strings(const struct rt_pool *pool, const struct rt_str *str, in
  * to the state. If `old` holds the last reference to a lazy weight, the state's limit rises by the
  * size of `old`, so that a new value as large as the restored one is never refused. */
 void rt_state_replaced(const struct rt_state *s, const struct rt_tensor *old);
+
+/* Locks a mutex that another run may hold for long (rt_mutex_lock_checked). Fails if the run has
+ * been cancelled or its deadline has passed. */
+struct rt_run;
+enum rt_status rt_run_lock(struct rt_run *r, struct rt_mutex *mu) RT_TRY_ACQUIRE(RT_OK, *mu);
 
 #endif
