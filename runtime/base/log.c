@@ -7,21 +7,30 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "runtime/base/clock.h"
 #include "runtime/base/print.h"
 #include "runtime/base/thread.h"
 
 _Atomic int rt_log_level = RT_LOG_INFO;
 
-enum { RING = 1024, LINE = 2048 };
+enum {
+    RING = 1024,
+    LINE = 2048,
+    STOP_NS = 1000000000, /* time that rt_log_stop waits for the next line to be written */
+};
 
 static struct {
     struct rt_mutex mu;
-    struct rt_cond wake;
+    struct rt_cond wake, written;
     pthread_t thread;
     enum rt_log_format format; /* set by rt_log_start */
     bool running, stopping;    /* guarded by mu */
+    bool has_ended;            /* whether the thread has ended; guarded by mu */
+    uint64_t n_written;        /* number of lines that the thread has written; guarded by mu */
     char *line[RING];          /* log lines that wait to be written; guarded by mu */
     size_t head, count, dropped;
+    /* Standard error is a pipe that nobody reads. No line is written any more. */
+    atomic_bool is_stuck;
 } the_log = {.mu = RT_MUTEX_INIT};
 
 static const char *const level_names[] = {"ERROR", "WARNING", "INFO", "DEBUG"};
@@ -33,7 +42,7 @@ const char *rt_log_level_name(enum rt_log_level level)
 
 static void put(const char *s, size_t n)
 {
-    while (n) {
+    while (n && !atomic_load(&the_log.is_stuck)) {
         ssize_t k = write(STDERR_FILENO, s, n);
         if (k <= 0)
             return;
@@ -170,7 +179,11 @@ static void *writer(void *arg)
             free(line);
         }
         rt_mutex_lock(&the_log.mu);
+        the_log.n_written++;
+        rt_cond_signal(&the_log.written);
     }
+    the_log.has_ended = true;
+    rt_cond_signal(&the_log.written);
     rt_mutex_unlock(&the_log.mu);
     return NULL;
 }
@@ -179,11 +192,26 @@ void rt_log_start(enum rt_log_format format)
 {
     the_log.format = format;
     rt_cond_init(&the_log.wake);
-    the_log.stopping = false;
+    rt_cond_init(&the_log.written);
+    the_log.stopping = the_log.has_ended = false;
     bool running = rt_thread_start(&the_log.thread, "log", writer, NULL) == 0;
     rt_mutex_lock(&the_log.mu);
     the_log.running = running;
     rt_mutex_unlock(&the_log.mu);
+}
+
+/* Waits until the thread has ended. Returns false if it writes no line for STOP_NS. */
+static bool wait_for_writer(void) RT_REQUIRES(the_log.mu)
+{
+    bool is_alive = true;
+
+    while (!the_log.has_ended && is_alive) {
+        const uint64_t n = the_log.n_written;
+        const int64_t end = rt_now_ns() + STOP_NS;
+        while (!the_log.has_ended && the_log.n_written == n && is_alive)
+            is_alive = rt_cond_wait_until(&the_log.written, &the_log.mu, end);
+    }
+    return the_log.has_ended;
 }
 
 void rt_log_stop(void)
@@ -194,11 +222,19 @@ void rt_log_stop(void)
     the_log.stopping = true;
     if (running)
         rt_cond_signal(&the_log.wake);
+    const bool has_ended = !running || wait_for_writer();
     rt_mutex_unlock(&the_log.mu);
     if (!running)
         return;
+    if (!has_ended) {
+        /* The process ends while the thread waits for the pipe. */
+        atomic_store(&the_log.is_stuck, true);
+        pthread_detach(the_log.thread);
+        return;
+    }
     pthread_join(the_log.thread, NULL);
     rt_cond_clear(&the_log.wake);
+    rt_cond_clear(&the_log.written);
 }
 
 /* Puts a line into the ring, or writes it directly if the log is not running. Takes ownership of

@@ -24,6 +24,9 @@ extern _Atomic int rt_log_level; /* messages above this level are discarded */
 const char *rt_log_level_name(enum rt_log_level level); /* such as "WARNING" */
 
 void rt_log_start(enum rt_log_format format);
+/* Writes the waiting lines. If standard error accepts no line for a second, gives up: no line is
+ * written any more, and the thread, which cannot be stopped, keeps waiting until the process ends.
+ */
 void rt_log_stop(void);
 
 /*

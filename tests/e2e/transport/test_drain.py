@@ -6,13 +6,15 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 import threading
 import time
+import urllib.request
 
 import grpc
 import http2
 import small_models
-from support import MODELS, SLOW, Case, Server, in_some_attempt, wait_for
+from support import MODELS, SLOW, Case, Server, binary, free_ports, in_some_attempt, wait_for
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 ROWS = 8000  # number of images per request, large enough that a request takes some time
@@ -302,3 +304,30 @@ class WholeTime(Case):
             self.assertIn("4 requests were not answered in 1000 ms", server.log())
             self.assertEqual({(code, json.loads(body)["error"]) for code, body in answers},
                              {(503, "the server is stopping")})
+
+
+class BlockedLog(Case):
+    """Tests a server whose standard error is a pipe that nobody reads, as of a collector of logs that has stopped."""
+
+    def test_it_serves_and_stops(self):
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"x" * 4096)
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        grpc_port, rest_port = free_ports(2)
+        process = subprocess.Popen([binary(), "serve", f"--models={MODELS}", f"--port={grpc_port}", f"--rest_api_port={rest_port}",
+                                    "--access_log"], stdout=subprocess.DEVNULL, stderr=writer)
+        self.addCleanup(process.kill)
+        os.close(writer)
+
+        def is_ready():
+            with urllib.request.urlopen(f"http://127.0.0.1:{rest_port}/readyz", timeout=WAIT) as answer:
+                return answer.status == 200
+
+        wait_for(is_ready, "the server")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(WAIT), 0)
