@@ -255,17 +255,32 @@ static void decode_percents(char *text)
     *to = '\0';
 }
 
+/* Splits the next element off a list. Returns false at the end of the list. key.n is 0 if the
+ * element is no pair, and is_empty is set if it has only blanks. */
+static bool next_element(const char **list, struct rt_span *key, struct rt_span *value,
+                         bool *is_empty)
+{
+    const char *p = *list;
+    const size_t n = strcspn(p, ","), n_key = strcspn(p, "=,");
+
+    if (!*p)
+        return false;
+    *list = p + n + (p[n] == ',');
+    *is_empty = !srv_without_blanks(rt_span_of(p, n)).n;
+    *key = n_key < n ? srv_without_blanks(rt_span_of(p, n_key)) : rt_span_of(p, 0);
+    *value = n_key < n ? srv_without_blanks(rt_span_of(p + n_key + 1, n - n_key - 1)) : *key;
+    return true;
+}
+
 bool srv_otlp_next_pair(const char **list, struct rt_arena *arena, const char **key,
                         const char **value)
 {
-    while (**list) {
-        const char *p = *list;
-        const size_t n = strcspn(p, ","), n_key = strcspn(p, "=,");
-        const struct rt_span name = srv_without_blanks(rt_span_of(p, n_key));
-        *list = p + n + (p[n] == ',');
-        if (n_key >= n || !name.n)
+    struct rt_span name, text;
+    bool ignored;
+
+    while (next_element(list, &name, &text, &ignored)) {
+        if (!name.n)
             continue;
-        const struct rt_span text = srv_without_blanks(rt_span_of(p + n_key + 1, n - n_key - 1));
         char *copy = rt_arena_strndup(arena, (const char *)text.p, text.n);
         *key = rt_arena_strndup(arena, (const char *)name.p, name.n);
         if (!copy || !*key)
@@ -279,13 +294,12 @@ bool srv_otlp_next_pair(const char **list, struct rt_arena *arena, const char **
 
 enum rt_status srv_otlp_check_pairs(const char *list, const char *flag, struct rt_error *err)
 {
-    for (int i = 1; *list; i++) {
-        const size_t n = strcspn(list, ","), n_key = strcspn(list, "=,");
-        if (srv_without_blanks(rt_span_of(list, n)).n &&
-            (n_key == n || !srv_without_blanks(rt_span_of(list, n_key)).n))
+    struct rt_span key, value;
+    bool is_empty;
+
+    for (int i = 1; next_element(&list, &key, &value, &is_empty); i++)
+        if (!is_empty && !key.n)
             return rt_fail(err, RT_INVALID_ARGUMENT, "--%s: element %d is not key=value", flag, i);
-        list += n + (list[n] == ',');
-    }
     return RT_OK;
 }
 
