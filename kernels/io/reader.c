@@ -403,14 +403,18 @@ static enum rt_status serialize_run(struct rt_run *r)
     return release(rd, out ? serialize(r, rd, out) : r->err->code);
 }
 
-/* Reads the fields of a state, and skips others. Returns false if the message is malformed. */
-static bool parse_state(struct rt_span state, int64_t numbers[PRODUCED + 1], struct rt_span *work)
+/* Reads the fields of a state, and skips others. Returns false if the message is malformed, or if
+ * the run has ended, in which case r->err has a code. */
+static bool parse_state(struct rt_run *r, struct rt_span state, int64_t numbers[PRODUCED + 1],
+                        struct rt_span *work)
 {
     struct kn_wire w = kn_wire_of(state);
+    int64_t left = RT_WORK;
     uint64_t tag, v;
 
     while (kn_wire_left(&w)) {
-        if (!kn_wire_varint(&w, &tag) || tag > UINT32_MAX || tag >> 3 == 0)
+        if (rt_run_spend(r, &left, 16) || !kn_wire_varint(&w, &tag) || tag > UINT32_MAX ||
+            tag >> 3 == 0)
             return false;
         const unsigned type = tag & 7;
         if (type == VARINT || type == BYTES) {
@@ -441,9 +445,11 @@ static enum rt_status restore(struct rt_run *r, struct kn_file_reader *rd, struc
 
     if (!has_state(rd))
         return rt_fail(r->err, RT_UNIMPLEMENTED, "Reader RestoreState");
-    if (!parse_state(state, numbers, &work))
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Could not parse state for %s '%s'",
-                       type_names[rd->kind], rd->name);
+    if (!parse_state(r, state, numbers, &work))
+        return r->err->code
+                   ? r->err->code
+                   : rt_fail(r->err, RT_INVALID_ARGUMENT, "Could not parse state for %s '%s'",
+                             type_names[rd->kind], rd->name);
     if (numbers[STARTED] < 0 || numbers[FINISHED] < 0 || numbers[PRODUCED] < 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Unexpected negative value when restoring in %s '%s'", type_names[rd->kind],

@@ -3,6 +3,7 @@
 #include "kernels/entry.h"
 #include "kernels/string/unicode.h"
 #include "kernels/text/sentencepiece.h"
+#include "runtime/base/checked.h"
 
 enum { HANDLE, VALUES, SPLITS, OPTIONS }; /* inputs */
 
@@ -38,12 +39,17 @@ static bool flush_bytes(struct detokenizer *d)
 /* Appends text in which KN_SP_SPACE becomes a space. */
 static bool add_unescaped(struct detokenizer *d, struct rt_span text)
 {
+    enum { WINDOW = 1 << 20 }; /* bytes that are searched between two checks of the deadline */
     const size_t n = strlen(KN_SP_SPACE);
 
     while (text.n) {
-        const unsigned char *space = memmem(text.p, text.n, KN_SP_SPACE, n);
-        const size_t before = space ? (size_t)(space - text.p) : text.n;
-        if (!kn_sp_add(&d->coder, &d->text, text.p, before) ||
+        const size_t window = text.n < WINDOW ? text.n : WINDOW;
+        const unsigned char *space = memmem(text.p, window, KN_SP_SPACE, n);
+        /* KN_SP_SPACE may begin at the end of the window. */
+        const size_t end = window < text.n ? window - (n - 1) : window;
+        const size_t before = space ? (size_t)(space - text.p) : end;
+        if (!kn_sp_spend(&d->coder, (int64_t)before) ||
+            !kn_sp_add(&d->coder, &d->text, text.p, before) ||
             (space && !kn_sp_add(&d->coder, &d->text, " ", 1)))
             return false;
         text = rt_span_of(text.p + before + (space ? n : 0), text.n - before - (space ? n : 0));
@@ -99,14 +105,31 @@ static bool add_value(struct detokenizer *d, int64_t i)
     return add_piece(d, m->pieces[id].text, kn_sp_id(m, m->pieces[id].text));
 }
 
+/* Reserves memory for the text of long strings, because memory that grows later would be copied
+ * without a check of the deadline. */
+static bool reserve(struct detokenizer *d, int64_t begin, int64_t end)
+{
+    const struct rt_tensor *values = &d->coder.r->in[VALUES];
+    size_t n = 0;
+
+    for (int64_t i = begin; i < end && values->dtype == RT_STRING; i++)
+        if (!kn_sp_spend(&d->coder, 1))
+            return false;
+        else if (!rt_add_size(n, rt_strs(values)[i].n, &n))
+            n = SIZE_MAX; /* which is refused */
+    return kn_sp_reserve(&d->coder, &d->text, n);
+}
+
 /* Sets d->text to the text of the values from `begin` up to `end`. */
 static bool join(struct detokenizer *d, int64_t begin, int64_t end)
 {
     const struct kn_sp_options *o = &d->options;
     const struct kn_sp_model *m = d->coder.m;
-    bool ok = true;
 
     d->text.n = d->bytes.n = 0;
+    bool ok = reserve(d, begin, end);
+    if (!ok)
+        return false;
     if (o->reverses ? o->adds_end : o->adds_begin)
         ok = o->reverses ? add_piece(d, m->end_piece, o->end)
                          : add_piece(d, m->begin_piece, o->begin);

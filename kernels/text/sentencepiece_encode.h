@@ -82,6 +82,9 @@ static inline float kn_sp_unknown_score(const struct kn_sp_model *m)
 
     return m->min_score - penalty;
 }
+/* Makes room for n more bytes. Returns false, with the reason in the run's error, if there is none.
+ */
+bool kn_sp_reserve(struct kn_sp_coder *c, struct rt_bytes *b, size_t n);
 /* Appends n bytes to a buffer. */
 bool kn_sp_add(struct kn_sp_coder *c, struct rt_bytes *b, const void *p, size_t n);
 /* Charges work to the run's deadline. */

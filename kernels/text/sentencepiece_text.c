@@ -61,9 +61,26 @@ void *kn_sp_array(struct kn_sp_coder *c, struct rt_bytes *b, size_t n, size_t si
     return b->p;
 }
 
+bool kn_sp_reserve(struct kn_sp_coder *c, struct rt_bytes *b, size_t n)
+{
+    b->failed |= !rt_bytes_reserve(b, n);
+    return check(c, b);
+}
+
 bool kn_sp_add(struct kn_sp_coder *c, struct rt_bytes *b, const void *p, size_t n)
 {
-    rt_bytes_add(b, p, n);
+    enum { CHUNK = 1 << 20 }; /* bytes that are copied between two checks of the deadline */
+    const char *at = p;
+
+    /* Memory that grows later would be copied without a check. */
+    if (n > CHUNK && !kn_sp_reserve(c, b, n))
+        return false;
+    for (; n > CHUNK; at += CHUNK, n -= CHUNK) {
+        rt_bytes_add(b, at, CHUNK);
+        if (!check(c, b) || !kn_sp_spend(c, CHUNK))
+            return false;
+    }
+    rt_bytes_add(b, at, n);
     return check(c, b);
 }
 

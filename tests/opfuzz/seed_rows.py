@@ -436,8 +436,8 @@ for model in SENTENCEPIECE:
             case(op, MODEL, ("op", op, ["model", s("ab a", "", "x\xff"), scalar("int32", n_best), scalar("float32", 0.5), *OPTIONS],
                              {"out_type": "string" if n_best else "int32", "Tsplits": "int64", "return_nbest": has_all}),
                  steps=[[f"op:{i}" for i in range(n)]])
-    for values in (i32(3, 1, 4), s("a", "<s>", "q")):
-        case("SentencepieceDetokenizeOp", MODEL, ("op", "SentencepieceDetokenizeOp", ["model", values, i64(0, 1, 3), *OPTIONS],
+    for values in (i32(3, 4), s("a", "q")):
+        case("SentencepieceDetokenizeOp", MODEL, ("op", "SentencepieceDetokenizeOp", ["model", values, i64(0, 1, 2), *OPTIONS],
                                                   {"T": "int32" if values.dtype == 3 else "string", "Tsplits": "int64"}), steps=[["op:0"]])
     case("SentencepieceIdToStringOp", MODEL, ("op", "SentencepieceIdToStringOp", ["model", i32(0, 3)], {}), steps=[["op:0"]])
     case("SentencepieceStringToIdOp", MODEL, ("op", "SentencepieceStringToIdOp", ["model", s("a", "q")], {}), steps=[["op:0"]])
