@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import shutil
+import sys
 import tempfile
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -14,6 +15,9 @@ import tensorflow as tf
 import tensorflow_text as text
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "conformance"))
+import sentencepiece_models as sentencepiece
+
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "quick", "##ly", "brown", "fox", "##es", "jump", "##ed", "over", "a", "lazy",
               "dog", "##s", ".", ",", "!", "don", "'", "t", "naive", "cafe", "##e", "日", "本", "##語", "b", "c", "##b", "##c", "d", "e",
               "i", "##i", "s", "##a", "##d", "?", "-", "ω", "##μ", "με", "##γα"]
@@ -21,6 +25,12 @@ PARTS = [b"The", b" ", b" ", b"quick", b"quickly", b"foxes", b"JUMPED", b"over",
          "naïve CAFÉ".encode(), "日本語".encode(), "Ωμέγα".encode(), "e\u0301\u0323".encode(), "\u2028".encode(), "\xa0".encode(), b"\x00",
          "😀".encode(), "ǅ\u00adß\ufb01".encode(), "각각".encode(), b"[UNK]", b"##s", b"\xff", b"\xc0\xa0", b"\xe2\x82", b"\xed\xa0\x80",
          b"\xf4\x90\x80\x80", b"\xf0\x9f", b"x" * 120]
+PIECES = [("<unk>", 0, sentencepiece.UNKNOWN), ("<s>", 0, sentencepiece.CONTROL), ("</s>", 0, sentencepiece.CONTROL),
+          ("[UNK]", 0, sentencepiece.USER_DEFINED),
+          *((piece, -1 - 0.25 * i, sentencepiece.NORMAL) for i, piece in enumerate(
+              ["▁the", "▁", "▁The", "▁quick", "ly", "qu", "ick", "▁fox", "es", "▁over", "over", "▁dog", "s", "▁don", "'", "t", "日本", "日",
+               "語", "Ω", "μ", "é", "fi", "x", "xx", "xxxx", "xxxxxxxx", "a", "e", "o", "r", "d", "g", "l", "z", "y", ".", ",", "!"]))]
+NORMALIZER = [(2, sentencepiece.charsmap({"\ufb01": "fi", "\xa0": " ", "e\u0301": "é", "\xad": ""}))]
 TEXTS = tf.TensorSpec([None], tf.string, "text")
 WIDTH = 24
 
@@ -31,6 +41,7 @@ class Tokenizers(tf.Module):
         self.bert = text.BertTokenizer(vocabulary_file, lower_case=True)
         self.fast = text.FastBertTokenizer(VOCABULARY, suffix_indicator="##", lower_case_nfd_strip_accents=True)
         self.white = text.WhitespaceTokenizer()
+        self.pieces = text.SentencepieceTokenizer(sentencepiece.model(PIECES, normalizer=NORMALIZER), add_eos=True)
 
     @tf.function(input_signature=[TEXTS])
     def bert_ids(self, texts):
@@ -48,6 +59,12 @@ class Tokenizers(tf.Module):
     def words(self, texts):
         words, begin, end = self.white.tokenize_with_offsets(texts)
         return {"words_bytes": words.to_tensor(), "begin": begin.to_tensor(), "end": end.to_tensor()}
+
+    @tf.function(input_signature=[TEXTS])
+    def sentence(self, texts):
+        ids, begin, end = self.pieces.tokenize_with_offsets(texts)
+        return {"ids": ids.values, "begin": begin.values, "end": end.values, "row_splits": ids.row_splits,
+                "joined_bytes": self.pieces.detokenize(ids)}
 
     @tf.function(input_signature=[TEXTS])
     def normalize(self, texts):
@@ -74,7 +91,7 @@ def main():
         vocabulary_file = os.path.join(folder, "vocabulary.txt")
         pathlib.Path(vocabulary_file).write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
         module = Tokenizers(vocabulary_file)
-        names = ("bert_ids", "fast_ids", "words", "normalize")
+        names = ("bert_ids", "fast_ids", "words", "sentence", "normalize")
         tf.saved_model.save(module, os.path.join(folder, "model"), signatures={name: getattr(module, name) for name in names})
         loaded = tf.saved_model.load(os.path.join(folder, "model")).signatures
         answers = []
