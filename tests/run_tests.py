@@ -113,10 +113,8 @@ def run(command, env=None, timeout=ONE_RUN_S, cwd=ROOT):
 def compile_targets(preset, targets, nice=()):
     """Builds the targets, or everything if there are none. The command `nice` starts the programs of the build. Returns
     (exit status, output)."""
-    folder = os.path.join(ROOT, "build", preset)
-    status, output = 0, ""
-    if not os.path.exists(os.path.join(folder, "build.ninja")):
-        status, output = run([*nice, "cmake", "--preset", preset])
+    # A folder of an older checkout may have other options than the preset has now.
+    status, output = run([*nice, "cmake", "--preset", preset])
     if status == 0:
         status, output = run([*nice, "cmake", "--build", "--preset", preset, "--target", *(targets or ["all"])],
                              timeout=BUILD_S)

@@ -100,9 +100,10 @@ NARROW_DIMENSIONS = re.compile(r"\w*Pool\w*|CombinedNonMaxSuppression|CropAndRes
 # Ops whose values are not compared, because they are random or uninitialised, or because TensorFlow reads memory that
 # it does not own.
 LOOSE = {"Empty": "is not initialised", "StochasticCastToInt": "rounds at random", "RandomUniform": "is random",
-         "RandomUniformInt": "is random",
-         "RandomStandardNormal": "is random", "SentencepieceTokenizeOp": "samples if nbest_size is mutated",
-         "SentencepieceTokenizeWithOffsetsOp": "samples if nbest_size is mutated", "ExtractGlimpse": "contains noise", "ExtractGlimpseV2": "contains noise",
+         "RandomUniformInt": "is random", "RandomStandardNormal": "is random",
+         "SentencepieceTokenizeOp": "samples if nbest_size is mutated",
+         "SentencepieceTokenizeWithOffsetsOp": "samples if nbest_size is mutated",
+         "ExtractGlimpse": "contains noise", "ExtractGlimpseV2": "contains noise",
          "SparseMatrixOrderingAMD": "breaks ties between rows in another way"}
 
 # Ops whose outputs have no specified order. If `sorted` is false, the outputs of TopK and TopKV2 have no specified
