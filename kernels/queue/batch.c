@@ -11,6 +11,7 @@
  */
 #include "kernels/queue/items.h"
 #include "kernels/string/summary.h"
+#include "runtime/base/checked.h"
 #include "runtime/base/clock.h"
 #include "runtime/core/copy.h"
 #include "runtime/exec/batch_rows.h"
@@ -489,7 +490,8 @@ static enum rt_status check_parts(struct rt_run *r, struct kept *const *part, in
             return rt_fail(r->err, RT_INVALID_ARGUMENT,
                            "Dimensions of inputs should match: shape[0] = %s vs. shape[%lld] = %s",
                            KN_TEXT(a), (long long)i, KN_TEXT(b));
-        *rows += b->dim[0];
+        if (!rt_add(*rows, b->dim[0], rows))
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "the gradients have more than 2^63 rows");
     }
     return RT_OK;
 }
