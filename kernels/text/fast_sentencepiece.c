@@ -2,6 +2,7 @@
 #include "kernels/text/fast_sentencepiece.h"
 
 #include "kernels/entry.h"
+#include "kernels/text/tokens.h"
 #include "runtime/base/checked.h"
 
 #define TOKENIZE   "TFText>FastSentencepieceTokenize"
@@ -214,18 +215,8 @@ static enum rt_status detokenize_run(struct rt_run *r)
     return out ? detokenize(r, &p, out, n) : r->err->code;
 }
 
-static enum rt_status detokenize_infer(struct rt_infer *x)
-{
-    const struct rt_shape *splits = &x->in[SPLITS].shape;
-    const int64_t n = kn_shape_known(splits) ? kn_shape_total(splits) : 0;
-
-    if (n > 0)
-        kn_set_vector(&x->out[0], n - 1);
-    return RT_OK;
-}
-
 const struct kn_entry kn_tf_text_fast_sentencepiece_detokenize = {
-    .op = {.name = DETOKENIZE, .infer = detokenize_infer},
+    .op = {.name = DETOKENIZE, .infer = kn_infer_joined},
     .kernels = KN_KERNELS({.op = DETOKENIZE,
                            .device = "CPU",
                            .name = "fast_sentencepiece_detokenize",

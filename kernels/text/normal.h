@@ -44,6 +44,11 @@ void kn_normal_end(struct kn_normal *n);
 /* Finds NFC, NFD, NFKC or NFKD by its name, in upper or lower case. Sets `upper` to the beginning
  * of the name in upper case, also if there is no such form. */
 bool kn_normal_find(struct rt_span name, enum kn_normal_form *form, char upper[KN_FORM_TEXT]);
+/* Sets *state to the enum kn_normal_form that the node's attribute normalization_form names. If it
+ * names none, fails with INVALID_ARGUMENT and the message `refusal`, a colon, and the name in upper
+ * case. */
+struct rt_prep;
+enum rt_status kn_normal_prepare(struct rt_prep *p, void **state, const char *refusal);
 
 /* ---- properties of characters ---- */
 

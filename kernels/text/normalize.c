@@ -45,7 +45,7 @@ KN_EACH_STRING(case_fold_utf8, "CaseFoldUTF8", fold_run)
 
 /* TensorFlow Text accepts the names of forms in upper and lower case, and checks them when it makes
  * the kernel. */
-static enum rt_status normalize_prepare(struct rt_prep *p, void **state)
+enum rt_status kn_normal_prepare(struct rt_prep *p, void **state, const char *refusal)
 {
     enum kn_normal_form *found = rt_prep_alloc(p, sizeof *found);
     char upper[KN_FORM_TEXT];
@@ -55,7 +55,12 @@ static enum rt_status normalize_prepare(struct rt_prep *p, void **state)
     *state = found;
     if (kn_normal_find(rt_attr_str(p->node, "normalization_form"), found, upper))
         return RT_OK;
-    return rt_fail(p->err, RT_INVALID_ARGUMENT, "Unknown normalization form requrested: %s", upper);
+    return rt_fail(p->err, RT_INVALID_ARGUMENT, "%s: %s", refusal, upper);
+}
+
+static enum rt_status normalize_prepare(struct rt_prep *p, void **state)
+{
+    return kn_normal_prepare(p, state, "Unknown normalization form requrested");
 }
 
 static enum rt_status normalize_run(struct rt_run *r)

@@ -69,16 +69,7 @@ static enum rt_status normalize(struct rt_run *r, struct kn_edited *e, int64_t *
 
 static enum rt_status normalize_prepare(struct rt_prep *p, void **state)
 {
-    enum kn_normal_form *found = rt_prep_alloc(p, sizeof *found);
-    char upper[KN_FORM_TEXT];
-
-    if (!found)
-        return p->err->code;
-    *state = found;
-    if (kn_normal_find(rt_attr_str(p->node, "normalization_form"), found, upper))
-        return RT_OK;
-    return rt_fail(p->err, RT_INVALID_ARGUMENT,
-                   "Offset not supported for this normalization form: %s", upper);
+    return kn_normal_prepare(p, state, "Offset not supported for this normalization form");
 }
 
 static enum rt_status normalize_run(struct rt_run *r)

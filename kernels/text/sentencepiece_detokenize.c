@@ -3,6 +3,7 @@
 #include "kernels/entry.h"
 #include "kernels/string/unicode.h"
 #include "kernels/text/sentencepiece.h"
+#include "kernels/text/tokens.h"
 #include "runtime/base/checked.h"
 
 enum { HANDLE, VALUES, SPLITS, OPTIONS }; /* inputs */
@@ -202,18 +203,8 @@ static enum rt_status detokenize_run(struct rt_run *r)
     return st;
 }
 
-static enum rt_status detokenize_infer(struct rt_infer *x)
-{
-    const struct rt_shape *splits = &x->in[SPLITS].shape;
-    const int64_t n = kn_shape_known(splits) ? kn_shape_total(splits) : 0;
-
-    if (n > 0)
-        kn_set_vector(&x->out[0], n - 1);
-    return RT_OK;
-}
-
 const struct kn_entry kn_sentencepiece_detokenize_op = {
-    .op = {.name = "SentencepieceDetokenizeOp", .effect = RT_READS, .infer = detokenize_infer},
+    .op = {.name = "SentencepieceDetokenizeOp", .effect = RT_READS, .infer = kn_infer_joined},
     .kernels = KN_KERNELS({.op = "SentencepieceDetokenizeOp",
                            .device = "CPU",
                            .name = "sentencepiece_detokenize",

@@ -146,3 +146,13 @@ enum rt_status kn_token_strings(struct rt_run *r, int64_t *n)
     *n = in->dim[0];
     return RT_OK;
 }
+
+enum rt_status kn_infer_joined(struct rt_infer *x)
+{
+    const struct rt_shape *splits = &x->in[2].shape;
+    const int64_t n = kn_shape_known(splits) ? kn_shape_total(splits) : 0;
+
+    if (n > 0)
+        kn_set_vector(&x->out[0], n - 1);
+    return RT_OK;
+}

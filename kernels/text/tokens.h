@@ -48,4 +48,8 @@ enum rt_status kn_tokens_emit(struct kn_tokens *t, const struct kn_token_outputs
  * read beyond such a tensor. */
 enum rt_status kn_token_strings(struct rt_run *r, int64_t *n);
 
+/* Infers the output of ops that join the tokens of each row to a string: input 2 has the row
+ * splits, and the output is a vector with a string for each row. */
+enum rt_status kn_infer_joined(struct rt_infer *x);
+
 #endif
