@@ -68,9 +68,11 @@ class Quota(unittest.TestCase):
 
     def accesses(self, n):
         """Returns the client of each of n lines of the access log."""
-        lines = wait_for(lambda: [x for x in self.server.log().splitlines() if " api=infer " in x][n - 1:] and
-                         [x for x in self.server.log().splitlines() if " api=infer " in x], "the access log")
-        return [(re.search(r" client=(\S+)", x) or (None, None))[1] for x in lines]
+        def lines():
+            found = [x for x in self.server.log().splitlines() if " api=infer " in x]
+            return found if len(found) >= n else None
+
+        return [(re.search(r" client=(\S+)", x) or (None, None))[1] for x in wait_for(lines, "the access log")]
 
     def test_the_access_log_has_the_client(self):
         self.serve("--quota_client=x-client", SLOW_RATE, "--access_log")
