@@ -15,6 +15,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/core/copy.h"
 #include "runtime/exec/batch_rows.h"
+#include "runtime/session/state.h"
 
 #include <stdlib.h>
 
@@ -406,7 +407,11 @@ static enum rt_status unbatch_run(struct rt_run *r)
     if (!x)
         return r->err->code;
     struct waiter self = {.key = kn_int_at(&r->in[2], 0)};
-    rt_mutex_lock(&x->mu);
+    st = rt_run_lock(r, &x->mu);
+    if (st) {
+        rt_object_unref(&x->o);
+        return st;
+    }
     drop_expired(x);
     struct kept **ready = kept_find(x, self.key);
     if (ready) {
@@ -626,7 +631,11 @@ static enum rt_status unbatch_grad_run(struct rt_run *r)
 
     if (!x)
         return r->err->code;
-    rt_mutex_lock(&x->mu);
+    st = rt_run_lock(r, &x->mu);
+    if (st) {
+        rt_object_unref(&x->o);
+        return st;
+    }
     st = unbatch_grad(r, x, kn_int_at(&r->in[3], 0));
     rt_mutex_unlock(&x->mu);
     rt_object_unref(&x->o);
