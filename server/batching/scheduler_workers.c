@@ -4,6 +4,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/core/run.h"
+#include "server/base/send_group.h"
 #include "server/batching/io_loop.h"
 #include "server/metrics/metrics.h"
 #include "server/tracing/profile.h"
@@ -232,11 +233,13 @@ static void count_batch(struct srv_scheduler *s, int worker, const struct srv_ba
 
 static void complete_all(struct srv_scheduler *s, struct srv_job *first, int64_t finish)
 {
+    srv_send_group_begin();
     for (struct srv_job *job = first, *next; job; job = next) {
         next = job->next;
         job->finished_ns = finish;
         srv_scheduler_complete(s, job);
     }
+    srv_send_group_end();
 }
 
 /* Records that the worker's batch has ended. From now on, further spare workers may take batches. A

@@ -11,6 +11,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "server/base/send_group.h"
 #include "server/config/settings.h"
 #include "server/grpc/core_log.h"
 #include "server/grpc/grpc_arguments.h"
@@ -25,6 +26,7 @@ enum {
      * number for each registered method, and for the unregistered methods of each port. */
     POSTED = 16,
     EVENTS_PER_TURN = 256,
+    EVENTS_PER_FLUSH = 32, /* responses are transmitted after at most so many further events */
     /* memory quota for connections, in addition to the quota for their messages */
     QUOTA_EXTRA = 256 << 20,
     /* interval of the checks for stalled calls and of the streams' `look` functions */
@@ -105,6 +107,7 @@ static void *run_loop(void *arg)
         grpc_event e = grpc_completion_queue_next(loop->cq, until, NULL);
         if (e.type == GRPC_QUEUE_SHUTDOWN)
             break;
+        srv_send_group_begin();
         srv_io_loop_begin_turn(&loop->io_loop);
         take_at_once(loop);
         for (int i = 0; e.type == GRPC_OP_COMPLETE; i++) {
@@ -112,6 +115,8 @@ static void *run_loop(void *arg)
             take_at_once(loop);
             if (i == EVENTS_PER_TURN)
                 break;
+            if (i % EVENTS_PER_FLUSH == 0)
+                srv_send_group_flush();
             e = grpc_completion_queue_next(loop->cq, zero, NULL);
         }
         look_around(loop);
@@ -119,6 +124,7 @@ static void *run_loop(void *arg)
             srv_grpc_post_again(loop);
         /* inline jobs send their responses during srv_io_loop_end_turn */
         srv_io_loop_end_turn(&loop->io_loop);
+        srv_send_group_end();
         if (loop->closing.is_closing)
             srv_grpc_close_turn(loop);
         if (e.type == GRPC_QUEUE_SHUTDOWN)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "runtime/base/sanitizer.h"
+#include "server/base/send_group.h"
 #include "server/grpc/grpc_frames.h"
 
 enum { MAX_FD = 1 << 17 };
@@ -24,7 +25,7 @@ static _Atomic uint64_t sent[MAX_FD];
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
-    ssize_t n = REAL_SENDMSG(fd, message, flags);
+    ssize_t n = REAL_SENDMSG(fd, message, flags | srv_send_group_flags(fd));
 
     if (n > 0)
         srv_grpc_frames_sent(fd, message, (size_t)n);

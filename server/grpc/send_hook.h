@@ -1,7 +1,9 @@
 /*
  * Counts the bytes that sendmsg writes to each descriptor. gRPC's core writes with sendmsg, but
  * does not report how many bytes it has written. The kernel reports this number only for TCP. The
- * program therefore defines its own sendmsg, which takes precedence over that of the C library.
+ * program therefore defines its own sendmsg, which takes precedence over that of the C library. It
+ * also lets the kernel collect the responses of a group (server/base/send_group.h), because the
+ * core writes each response by a call of its own.
  *
  * Threads: any thread may call these functions.
  */
