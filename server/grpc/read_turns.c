@@ -30,11 +30,18 @@ enum {
     ENDS_NS = 500000000,
     /* if no pause has ended for PAUSE_NS, the oldest pause is ended */
     PAUSE_NS = 100000000,
-    TURN_FRAMES = 64, /* maximum number of frames per turn during a crowd (see CROWD) */
+    /* Frames after which a connection counts towards a crowd (see CROWD), and the least number of
+     * frames after which a turn may end. */
+    TURN_FRAMES = 64,
+    /* While every connection of a crowd has one turn, about ROUND_FRAMES are read in total, unless
+     * the crowd is so large that its turns have TURN_FRAMES each. */
+    ROUND_FRAMES = 2048,
     /* Maximum number of bytes per read while is_heavy is set, and per turn during a crowd (see
      * CROWD). */
     TURN_BYTES = 8192,
-    ALONE = 4, /* factor by which a turn's limits are larger without a crowd (see CROWD) */
+    /* Factor by which the limit on a turn's bytes is larger without a crowd (see CROWD), and by
+     * which the limit on its frames is larger without a crowd or in a small one. */
+    ALONE = 4,
     /* There is a crowd if at least CROWD connections have reached a limit of their turns within the
      * current or the previous period of CROWD_NS nanoseconds. */
     CROWD = 4,
@@ -498,6 +505,17 @@ static bool begin_pause(int fd, struct turn *t, struct queue *q)
     return true;
 }
 
+/* Returns the maximum number of frames per turn if n connections have sent TURN_FRAMES frames or
+ * reached another limit of their turns (see CROWD). */
+static uint32_t most_frames(int n)
+{
+    const int share = ROUND_FRAMES / (n > 0 ? n : 1);
+
+    if (share < TURN_FRAMES)
+        return TURN_FRAMES;
+    return share < ALONE * TURN_FRAMES ? (uint32_t)share : ALONE * TURN_FRAMES;
+}
+
 /* Ends the turn of a connection if it has read the permitted number of bytes or frames. */
 static void look_at_turn(struct turn *t)
 {
@@ -508,9 +526,10 @@ static void look_at_turn(struct turn *t)
         tally_up(&all.senders, &t->sender);
     if ((t->frames < TURN_FRAMES && t->bytes < most && !is_bulk) || t->is_over)
         return;
-    bool is_in_crowd = tally_up(&all.crowd, &t->crowd) >= CROWD;
-    uint32_t times = is_in_crowd ? 1 : ALONE;
-    if (t->frames < times * TURN_FRAMES && t->bytes < times * most && !(is_bulk && is_in_crowd))
+    const int n_crowd = tally_up(&all.crowd, &t->crowd);
+    const bool is_in_crowd = n_crowd >= CROWD;
+    if (t->frames < most_frames(n_crowd) && t->bytes < (is_in_crowd ? 1 : ALONE) * most &&
+        !(is_bulk && is_in_crowd))
         return;
     t->is_over = true;
     /* A closed connection may already be paused while bytes that were read earlier are decrypted.
