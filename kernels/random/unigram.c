@@ -9,6 +9,7 @@
 #include "kernels/string/text.h"
 #include "runtime/base/thread.h"
 #include "runtime/core/copy.h"
+#include "runtime/session/resource.h"
 #include "runtime/session/state.h"
 
 /* ---- learned distributions ---- */
@@ -56,7 +57,8 @@ static enum rt_status learned_make(const struct rt_node *n, const struct rt_tens
 enum rt_status kn_learned_of(struct rt_run *r, struct kn_learned **out)
 {
     struct rt_object *o = NULL;
-    const enum rt_status st = rt_run_resource(r, "learned unigram distribution", learned_make, &o);
+    const enum rt_status st =
+        rt_run_node_resource(r, "learned unigram distribution", learned_make, &o);
 
     *out = (struct kn_learned *)o;
     return st;
@@ -421,7 +423,7 @@ static enum rt_status fixed_read(struct rt_run *r, struct kn_fixed *u)
 enum rt_status kn_fixed_of(struct rt_run *r, struct kn_fixed **out)
 {
     struct rt_object *o = NULL;
-    enum rt_status st = rt_run_resource(r, "fixed unigram distribution", fixed_make, &o);
+    enum rt_status st = rt_run_node_resource(r, "fixed unigram distribution", fixed_make, &o);
     struct kn_fixed *u = (struct kn_fixed *)o;
 
     if (!st && !atomic_load(&u->is_read))

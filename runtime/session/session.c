@@ -84,19 +84,20 @@ static void frozen_was_written(void *arg)
     atomic_fetch_add(&s->generation, 1);
 }
 
-/* Sets *out to the resource with the key (kind, container, shared_name or node name), or with the
- * key (kind) if `is_only` is set. If the session has no such resource, `make` makes it. */
-static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n, bool is_only,
-                                   const struct rt_tensor *in, const char *kind,
-                                   rt_resource_make *make, struct rt_object **out,
+/* Sets *out to the resource with a key. If the session has no such resource, `make` makes it. */
+static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n,
+                                   enum rt_resource_key by, const struct rt_tensor *in,
+                                   const char *kind, rt_resource_make *make, struct rt_object **out,
                                    struct rt_error *err)
 {
-    const struct rt_attr *container = rt_attr(n, "container");
+    const struct rt_attr *container = by == RT_KEY_NODE ? NULL : rt_attr(n, "container");
     const struct rt_attr *shared = rt_attr(n, "shared_name");
-    const char *name = shared && shared->n ? shared->v.s : n->name;
-    size_t name_len = is_only ? 0 : shared && shared->n ? shared->n : strlen(n->name);
+    const struct rt_span name = by == RT_KEY_NONE     ? rt_span_of(NULL, 0)
+                                : by == RT_KEY_NODE   ? rt_span_of(&n, sizeof n)
+                                : shared && shared->n ? rt_span_of(shared->v.s, shared->n)
+                                                      : rt_span_str(n->name);
     char *key = NULL;
-    size_t key_len = strlen(kind) + 1 + (container ? container->n : 0) + 1 + name_len;
+    size_t key_len = strlen(kind) + 1 + (container ? container->n : 0) + 1 + name.n;
     key = malloc(key_len + 1);
     if (!key)
         return rt_fail_memory(err, n->name, key_len);
@@ -105,7 +106,8 @@ static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n
         memcpy(at, container->v.s, container->n);
     at += container ? container->n : 0;
     *at++ = '\0';
-    memcpy(at, name, name_len);
+    if (name.n)
+        memcpy(at, name.p, name.n);
     enum rt_status st = RT_OK;
     rt_mutex_lock(&s->mu);
     struct rt_object *o = rt_map_getn(&s->slots, key, key_len);
@@ -130,7 +132,7 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
                                struct rt_error *err)
 {
     struct rt_object *o = NULL;
-    enum rt_status st = find_or_make(s, n, false, in, n->op->slot_kind, n->op->make, &o, err);
+    enum rt_status st = find_or_make(s, n, RT_KEY_NAME, in, n->op->slot_kind, n->op->make, &o, err);
     if (!st && n->op->matches && (st = n->op->matches(n, o, err)) != RT_OK)
         rt_object_unref(o);
     if (!st)
@@ -139,10 +141,10 @@ enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
 }
 
 enum rt_status rt_session_resource(struct rt_session *s, const struct rt_node *n, const char *kind,
-                                   bool is_only, rt_resource_make *make, struct rt_object **out,
-                                   struct rt_error *err)
+                                   enum rt_resource_key by, rt_resource_make *make,
+                                   struct rt_object **out, struct rt_error *err)
 {
-    return find_or_make(s, n, is_only, NULL, kind, make, out, err);
+    return find_or_make(s, n, by, NULL, kind, make, out, err);
 }
 
 /* ---- idle pools ---- */

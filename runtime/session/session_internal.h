@@ -125,12 +125,18 @@ void rt_session_free_states(struct rt_map *states);
 enum rt_status rt_session_slot(struct rt_session *s, const struct rt_node *n,
                                const struct rt_tensor *in, struct rt_object **out,
                                struct rt_error *err);
-/* Sets *out to a reference to the resource of kind `kind` that the node's attributes `container`
- * and `shared_name` name. `make` makes the resource if it does not exist yet. */
+/* What a resource's key has beside its kind. */
+enum rt_resource_key {
+    RT_KEY_NAME, /* the node's attributes `container` and `shared_name`, or the node's name */
+    RT_KEY_NODE, /* the node itself, because the graphs of two functions may have equal names */
+    RT_KEY_NONE, /* nothing: all nodes share the resource */
+};
+/* Sets *out to a reference to the resource with a key. `make` makes the resource if it does not
+ * exist yet. */
 typedef enum rt_status rt_resource_make(const struct rt_node *n, const struct rt_tensor *in,
                                         struct rt_object **out, struct rt_error *err);
 enum rt_status rt_session_resource(struct rt_session *s, const struct rt_node *n, const char *kind,
-                                   bool is_only, rt_resource_make *make, struct rt_object **out,
-                                   struct rt_error *err);
+                                   enum rt_resource_key by, rt_resource_make *make,
+                                   struct rt_object **out, struct rt_error *err);
 
 #endif

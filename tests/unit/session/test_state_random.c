@@ -58,10 +58,39 @@ static void generators(struct rt_bytes *g)
     }
 }
 
+enum { FEW = 4, MANY = 16 };
+
+/* Adds two functions that have a node of the same name. They draw 2 of FEW or of MANY classes, and
+ * return the expected count of the last class. */
+static void samplers(struct rt_bytes *g)
+{
+    static const char *const ops[] = {"Fixed", "Learned", "ThreadUnsafe"};
+    for (int k = 0; k < 3; k++)
+        for (int n = FEW; n <= MANY; n += MANY - FEW) {
+            char text[32], op[64], name[64], attrs[400];
+            struct rt_bytes b;
+            snprintf(op, sizeof op, "%sUnigramCandidateSampler", ops[k]);
+            snprintf(text, sizeof text, "dtype=int64 value=int64<1,1>:%d", n - 1);
+            snprintf(attrs, sizeof attrs, "num_true=1 num_sampled=2 unique=false range_max=%d%s", n,
+                     k          ? ""
+                     : n == FEW ? " unigrams=[1f,1f,1f,1f]"
+                                : " unigrams=[1f,1f,1f,1f,1f,1f,1f,1f,1f,1f,1f,1f,1f,1f,1f,1f]");
+            rt_bytes_init(&b, 1 << 20);
+            gd_node(&b, "last", "Const", "", text);
+            gd_node(&b, "pick", op, "last:output:0", attrs);
+            snprintf(name, sizeof name, "pick_%s_%d", ops[k], n);
+            gd_function(g, name, "p:float", "out:float", &b, "out=pick:true_expected_count:0", "");
+            rt_bytes_clear(&b);
+            snprintf(attrs, sizeof attrs, "Tin=[float] Tout=[float] f=@%s", name);
+            gd_node(g, name, "StatefulPartitionedCall", "p", attrs);
+        }
+}
+
 static int set_up(void **state)
 {
     const int failed = state_set_up(state);
     generators(&state_graph);
+    samplers(&state_graph);
     return failed;
 }
 
@@ -168,10 +197,30 @@ static void calls_beside_each_other_draw_from_one_generator(void **state)
     }
 }
 
+static void samplers_of_one_name_have_distributions_of_their_own(void **state)
+{
+    static const char *const few[] = {"pick_Fixed_4:0", "pick_Learned_4:0",
+                                      "pick_ThreadUnsafe_4:0"};
+    static const char *const many[] = {"pick_Fixed_16:0", "pick_Learned_16:0",
+                                       "pick_ThreadUnsafe_16:0"};
+    (void)state;
+    for (int mode = 0; mode < STATE_N_MODES; mode++)
+        for (int k = 0; k < 3; k++) {
+            struct rt_session *s = state_open((enum state_mode)mode);
+            struct rt_callable *a = state_prepare(s, few[k]), *b = state_prepare(s, many[k]);
+            rt_session_serve(s);
+            const double got_few = state_run(a, 1, few[k]), got_many = state_run(b, 1, many[k]);
+            if (got_few != 2.0 / FEW || got_many != 2.0 / MANY)
+                fail_msg("mode %d, %s: %g and %g", mode, many[k], got_few, got_many);
+            rt_session_free(s);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_in_turn_draw_from_one_generator),
+        cmocka_unit_test(samplers_of_one_name_have_distributions_of_their_own),
         cmocka_unit_test(calls_beside_each_other_draw_from_one_generator),
     };
     return cmocka_run_group_tests(tests, set_up, state_tear_down);
