@@ -128,6 +128,7 @@ struct waiter {
 
 struct exchange {
     struct rt_object o;
+    enum rt_dtype type;     /* of the tensors */
     int64_t timeout_micros; /* of the Unbatch that made the exchange, as in TensorFlow */
     struct rt_mutex mu;
     /* mu guards all members from here on */
@@ -170,18 +171,28 @@ static enum rt_status exchange_make(const struct rt_node *n, const struct rt_ten
         return st ? st : rt_fail_memory(err, n->name, sizeof *x);
     }
     rt_object_init(&x->o, &exchange_type);
+    x->type = n->out_dtype[0];
     x->timeout_micros = rt_attr(n, "timeout_micros") ? rt_attr_int(n, "timeout_micros") : 0;
     rt_mutex_init(&x->mu);
     *out = &x->o;
     return RT_OK;
 }
 
-/* Returns a reference to the node's exchange, or NULL on failure. */
+/* Returns a reference to the node's exchange, or NULL on failure. Nodes of different types may name
+ * the same exchange, which TensorFlow does not refuse. */
 static struct exchange *exchange_of(struct rt_run *r, const char *kind)
 {
+    const enum rt_dtype type = r->node->out_dtype[0];
     struct rt_object *o = NULL;
+    struct exchange *x = rt_run_resource(r, kind, exchange_make, &o) ? NULL : (struct exchange *)o;
 
-    return rt_run_resource(r, kind, exchange_make, &o) ? NULL : (struct exchange *)o;
+    if (!x || x->type == type)
+        return x;
+    rt_fail(r->err, RT_INVALID_ARGUMENT,
+            "%s: its shared_name belongs to nodes of the type %s, not %s", r->node->name,
+            rt_dtype_name(x->type), rt_dtype_name(type));
+    rt_object_unref(o);
+    return NULL;
 }
 
 /* Returns the place of the tensor with this key, or NULL if there is none. */

@@ -25,6 +25,10 @@ def build(g):
     g.node("twice", "Add", "batch", "batch", T="float")
     g.node("back", "Unbatch", "twice", "batch:1", "batch:2", T="float").attr["timeout_micros"].i = 1000000
     g.node("exchange", "Unbatch", "x", "index", "id", T="float").attr["timeout_micros"].i = 60000000
+    # Two exchanges of gradients with one name and different types
+    g.placeholder("wide", "double")
+    for name, grad, dtype in (("floats", "x", "float"), ("wides", "wide", "double")):
+        g.node(name, "UnbatchGrad", grad, "index", grad, "id", T=dtype).attr["shared_name"].s = b"gradients"
 
     # One iteration: x = x * 2 + i
     f = g.graph_def.library.function.add()
@@ -47,6 +51,8 @@ def build(g):
 
 
 SIGNATURES = {"back": ({"x": ("x", "float")}, {"y": ("back", "float")}), "exchange": (IN, {"y": ("exchange", "float")}),
+              "floats": (IN, {"y": ("floats", "float")}),
+              "wides": ({**IN, "x": ("wide", "double")}, {"y": ("wides", "double")}),
               "loop": ({"x": ("x", "float"), "n": ("n", "int32")}, {"y": ("loop", "float")})}
 
 
@@ -73,6 +79,17 @@ class Exchanges(Case):
                         want = [[2 * v + i for v in row] for row in want]
                     self.assertEqual(self.answer(server, "loop", x=x, n=k % 5), want)
                 self.wait_for_each_other(server)
+
+    def test_an_exchange_holds_one_type(self):
+        folder = self.path("types")
+        small_models.write(f"{folder}/1", SIGNATURES, build)
+        empty = {"x": [], "index": []}
+        with Server("--model_name=exchanges", f"--model_base_path={folder}") as server:
+            self.assertEqual(self.answer(server, "floats", id=1, **empty), [])
+            status, body = self.ask(server, "wides", id=2, **empty)
+            self.assertEqual(status, 400, body)
+            self.assertIn("wides: its shared_name belongs to nodes of the type float, not double", json.loads(body)["error"])
+            self.assertEqual(self.answer(server, "floats", id=3, **empty), [])
 
     def wait_for_each_other(self, server):
         got = {}
