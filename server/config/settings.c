@@ -32,6 +32,11 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* ---- fields without effect ---- */
 
 /* Logs, in one line, the fields that are set in message `m` but have no effect. `known` is a
@@ -63,12 +68,16 @@ struct threads {
     int64_t run;
 };
 
+/* Takes the counts over, at most as many as Slipway's own flags permit. */
 static void use_threads(struct srv_options *o, const struct threads *t)
 {
     if (!o->num_workers && t->all > 0)
-        o->num_workers = t->all;
+        o->num_workers = smaller(t->all, SRV_MAX_WORKERS);
     if (!o->cores_per_run && t->run > 0)
-        o->cores_per_run = t->run;
+        o->cores_per_run = smaller(t->run, SRV_MAX_WORKERS);
+    if (larger(t->all, t->run) > SRV_MAX_WORKERS)
+        RT_LOG(RT_LOG_WARNING, "%lld threads are configured for TensorFlow; at most %d are started",
+               (long long)larger(t->all, t->run), SRV_MAX_WORKERS);
 }
 
 static void read_session(struct srv_options *o, const session_message *m, const char *where,

@@ -122,6 +122,14 @@ class Flags(ConfigCase):
             self.assertEqual(server.get("/metrics")[0], 200)
             self.assertEqual(server.get("/monitoring/prometheus/metrics")[0], 404)
 
+    def test_too_many_threads_are_limited(self):
+        self.put("m/1")
+        for n in ((1 << 32) - 1, (1 << 63) - 1):
+            with self.subTest(n=n), Server("--model_name=m", f"--model_base_path={self.path('m')}",
+                                           f"--tensorflow_session_parallelism={n}", as_tensorflow=True) as server:
+                self.assertEqual(server.predict("m", [1.0]), [2.5])
+                self.logged(server, f"{n} threads are configured for TensorFlow; at most 1024 are started")
+
     def test_an_unknown_argument_is_told_with_usage_and_the_server_starts(self):
         self.put("m/1")
         with Server("--model_name=m", f"--model_base_path={self.path('m')}", "--no_such_flag=1",
