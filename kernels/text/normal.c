@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/string/unicode.h"
+#include "runtime/base/sort.h"
 
 /* The effect of normalisation on a character. A sequence of characters is an index into `pool`,
  * where the length of the sequence is followed by its code points. Index 0 means that the character
@@ -32,6 +33,7 @@ enum {
     T_COUNT = 28,
     S_COUNT = L_COUNT * V_COUNT * T_COUNT,
     MALFORMED = 0x200000, /* added to a malformed byte, to distinguish it from a character */
+    CHECKED = 1 << 14,    /* number of characters of a segment between two checks */
 };
 
 struct normal_char {
@@ -83,13 +85,15 @@ int32_t kn_normal_compose(int32_t a, int32_t b)
 /* Composes the characters of a segment, which are in canonical order, and returns how many remain.
  * A character is composed with the last character of class 0, unless a character that remains
  * between them has class 0 or a class that is not lower. */
-static size_t compose_segment(struct normal_char *s, size_t n)
+static size_t compose_segment(struct kn_normal *x, struct normal_char *s, size_t n)
 {
     size_t kept = 0, starter = SIZE_MAX;
     int32_t between = -1; /* class of the last character after the starter; -1 if there is none */
 
     for (size_t i = 0; i < n; i++) {
         int32_t c = KN_BAD_CHAR;
+        if (i % CHECKED == CHECKED - 1 && !kn_normal_goes_on(x))
+            return 0;
         if (starter != SIZE_MAX && between < s[i].order)
             c = kn_normal_compose(s[starter].c, s[i].c);
         if (c != KN_BAD_CHAR) {
@@ -117,34 +121,65 @@ static int compare_order(const void *a, const void *b)
     return x->position < y->position ? -1 : x->position > y->position;
 }
 
-/* Sorts each run of characters whose class is not 0 by class. */
-static void sort_marks(struct normal_char *s, size_t n)
+bool kn_normal_goes_on(struct kn_normal *n)
 {
+    if (rt_check_call(n->check, n->err))
+        n->segment.failed = true;
+    return !n->segment.failed && !n->out->failed;
+}
+
+/* Sorts n characters of the segment, from the one with index `at`, by class. */
+static bool sort_run(struct kn_normal *x, size_t at, size_t n)
+{
+    const size_t count = x->segment.n / sizeof(struct normal_char);
+    void *workspace = NULL;
+
+    if (n > RT_SORT_RUN) {
+        if (!rt_bytes_reserve(&x->segment, n * sizeof(struct normal_char)))
+            return false;
+        workspace = (struct normal_char *)(void *)x->segment.p + count;
+    }
+    struct normal_char *s = (struct normal_char *)(void *)x->segment.p;
+    if (rt_sort(s + at, workspace, n, sizeof *s, compare_order, x->check, x->err))
+        x->segment.failed = true;
+    return !x->segment.failed;
+}
+
+/* Sorts each run of characters whose class is not 0 by class. */
+static bool sort_marks(struct kn_normal *x)
+{
+    const size_t n = x->segment.n / sizeof(struct normal_char);
+
     for (size_t i = 0; i < n;) {
+        const struct normal_char *s = (const struct normal_char *)(const void *)x->segment.p;
         size_t end = i + 1;
         bool is_sorted = true;
         for (; s[i].order && end < n && s[end].order; end++)
             is_sorted = is_sorted && s[end - 1].order <= s[end].order;
-        if (!is_sorted)
-            qsort(s + i, end - i, sizeof *s, compare_order);
+        if (!is_sorted && !sort_run(x, i, end - i))
+            return false;
         i = end;
     }
+    return true;
 }
 
 static void flush(struct kn_normal *n)
 {
-    struct normal_char *s = (struct normal_char *)(void *)n->segment.p;
-    size_t count = n->segment.n / sizeof *s;
+    size_t count = n->segment.failed ? 0 : n->segment.n / sizeof(struct normal_char);
 
-    if (count > 1)
-        sort_marks(s, count);
+    if (count > 1 && !sort_marks(n))
+        count = 0;
+    struct normal_char *s = (struct normal_char *)(void *)n->segment.p;
     if (count > 1 && composes(n))
-        count = compose_segment(s, count);
-    for (size_t i = 0; i < count; i++)
+        count = compose_segment(n, s, count);
+    for (size_t i = 0; i < count; i++) {
         if (s[i].c >= MALFORMED)
             rt_bytes_addc(n->out, (char)(s[i].c - MALFORMED));
         else
             rt_bytes_add_utf8(n->out, (uint32_t)s[i].c);
+        if (i % CHECKED == CHECKED - 1 && !kn_normal_goes_on(n))
+            break;
+    }
     n->segment.n = 0;
 }
 

@@ -12,6 +12,7 @@
 #define KN_TEXT_NORMAL_H
 
 #include "runtime/base/bytes.h"
+#include "runtime/base/check.h"
 #include "runtime/base/span.h"
 
 /* maximum number of characters in the decomposition of a character */
@@ -30,16 +31,23 @@ struct kn_normal {
     enum kn_normal_form form;
     struct rt_bytes segment; /* an array of struct normal_char (normal.c) */
     struct rt_bytes *out;    /* normalised text is appended here */
+    /* Called at intervals of a few milliseconds, also within a segment. May be NULL. If it fails,
+     * segment.failed is set and *err has the reason. */
+    const struct rt_check *check;
+    struct rt_error *err;
 };
 
 /* Normalises the next characters, beginning at *p, and advances *p past them. Stops at the first
- * character boundary after about `n_bytes` bytes. If memory runs out, n->segment.failed or
- * n->out->failed is set. */
+ * character boundary after about `n_bytes` bytes. If memory runs out or the check fails,
+ * n->segment.failed or n->out->failed is set. */
 void kn_normal_add(struct kn_normal *n, const unsigned char **p, const unsigned char *end,
                    size_t n_bytes);
 /* Appends the last segment to the output. Must follow the last call of kn_normal_add for a text;
  * afterwards, `n` may be used for another text. */
 void kn_normal_end(struct kn_normal *n);
+
+/* Calls the check. Returns false if the normalisation has failed. */
+bool kn_normal_goes_on(struct kn_normal *n);
 
 /* Finds NFC, NFD, NFKC or NFKD by its name, in upper or lower case. Sets `upper` to the beginning
  * of the name in upper case, also if there is no such form. */

@@ -4,7 +4,11 @@
 
 #include "kernels/string/unicode.h"
 
-enum { MAX_CLASS = 256 }; /* more than any canonical combining class */
+enum {
+    MAX_CLASS = 256,   /* more than any canonical combining class */
+    CHECKED = 1 << 12, /* number of characters of a run between two checks */
+    CHUNK = 1 << 16,   /* number of bytes that are normalised between two checks */
+};
 
 /* ---- boundaries ---- */
 
@@ -98,7 +102,9 @@ static void replace(struct kn_edited *e, const unsigned char *from, const unsign
 
     e->p = to;
     run->n = 0;
-    kn_normal_add(&e->normal, &p, to, n);
+    do
+        kn_normal_add(&e->normal, &p, to, CHUNK);
+    while (p < to && kn_normal_goes_on(&e->normal));
     kn_normal_end(&e->normal);
     if (run->failed || e->normal.segment.failed)
         return;
@@ -204,8 +210,10 @@ static void replace_run(struct kn_edited *e, int32_t c, const unsigned char *nex
             from = before;
     }
     bool is_complete = ends_run(form, c, true);
-    while (to < e->end && !is_complete) {
+    for (int n = 1; to < e->end && !is_complete; n = (n + 1) % CHECKED) {
         const int32_t d = decode(e, to, &next);
+        if (n == 0 && !kn_normal_goes_on(&e->normal))
+            return;
         if (has_boundary_before(form, d))
             break;
         is_complete = ends_run(form, d, false);

@@ -32,8 +32,8 @@ struct kn_edited {
 
 /* Begins with a text. The form and the buffers of `e` must be set. */
 void kn_edited_begin(struct kn_edited *e, const unsigned char *begin, const unsigned char *end);
-/* Normalises about n_bytes bytes. Returns whether text is left. Returns false if memory runs out,
- * and a buffer has then failed. */
+/* Normalises about n_bytes bytes. Returns whether text is left. Returns false if memory runs out or
+ * the check of e->normal fails, and a buffer has then failed. */
 bool kn_edited_add(struct kn_edited *e, size_t n_bytes);
 /* Completes the normalised text. */
 void kn_edited_end(struct kn_edited *e);

@@ -1,6 +1,7 @@
 /* The ops CaseFoldUTF8 and NormalizeUTF8 of TensorFlow Text. */
 #include "kernels/string/each.h"
 #include "kernels/text/normal.h"
+#include "runtime/core/copy.h"
 
 enum { CHUNK = 1 << 16, COST = 4 /* work per byte */ };
 
@@ -8,7 +9,8 @@ static enum rt_status normalize_all(struct rt_run *r, enum kn_normal_form form)
 {
     struct rt_str *o = kn_out_strs(r);
     struct rt_bytes text;
-    struct kn_normal n = {.form = form, .out = &text};
+    const struct rt_check check = rt_run_as_check(r);
+    struct kn_normal n = {.form = form, .out = &text, .check = &check, .err = r->err};
     int64_t left = RT_WORK;
     enum rt_status st = o ? RT_OK : r->err->code;
 

@@ -5,6 +5,7 @@
  */
 #include "kernels/string/each.h"
 #include "kernels/text/normal_edits.h"
+#include "runtime/core/copy.h"
 #include "runtime/core/object.h"
 #include "runtime/core/pool.h"
 
@@ -75,7 +76,11 @@ static enum rt_status normalize_prepare(struct rt_prep *p, void **state)
 static enum rt_status normalize_run(struct rt_run *r)
 {
     struct rt_bytes out, edits, run;
-    struct kn_edited e = {.normal = {.form = *(const enum kn_normal_form *)r->state, .out = &run},
+    const struct rt_check check = rt_run_as_check(r);
+    struct kn_edited e = {.normal = {.form = *(const enum kn_normal_form *)r->state,
+                                     .out = &run,
+                                     .check = &check,
+                                     .err = r->err},
                           .out = &out,
                           .edits = &edits};
     struct rt_bytes *const all[] = {&out, &edits, &run, &e.normal.segment};

@@ -254,6 +254,16 @@ def long_word():
     return Case("FastWordpieceTokenizeWithOffsets", nodes, {"x_text_piece": piece(b"q")}, [["op"]])
 
 
+def long_segments():
+    """Returns cases whose text is one segment of 64 MB, which consists of marks in an order that must change."""
+    nfd = {"normalization_form": ["s", b"NFD"]}
+    nfc = {"normalization_form": ["s", b"NFC"]}
+    return [Case(op, [*filled("x", [1], "x_text", JOINED), Node("op", op, ["x"], attrs)],
+                 {"x_text_piece": piece("\u0301\u0323".encode())}, [["op"]])
+            for op, attrs in (("CaseFoldUTF8", {}), ("NormalizeUTF8", nfd), ("NormalizeUTF8WithOffsetsMap", nfc),
+                              ("NormalizeUTF8WithOffsetsMap", nfd))]
+
+
 def many_variants():
     """Returns a case of RaggedTensorFromVariant on 16,000 variants, each of which has the same 16,000 row splits."""
     n, int64, float32 = 16000, ["type", NUMBERS["int64"]], ["type", NUMBERS["float32"]]
@@ -312,7 +322,8 @@ def other_cases():
                 for kind in ("", "Resource") for how in ("Update", "Add", "Mul", "Div", "Max")]
     scatters += [many_indices("ScatterNdAdd", True, "float32"), many_indices("ResourceScatterNdUpdate", True, "float32")]
     inputs = [many_inputs(op, t) for op in ("AddN", "AccumulateNV2") for t in ("float32", "half")]
-    return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template(), long_number(), long_word(), many_variants()]
+    return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template(), long_number(), long_word(),
+            *long_segments(), many_variants()]
 
 
 def main():
