@@ -16,7 +16,7 @@
 enum { SRV_MAX_FLAGS = 192 };
 /* Maximum value of --max_batch_rows and allowed_batch_sizes. */
 enum { SRV_MAX_BATCH_ROWS = 1 << 20 };
-enum { SRV_MAX_WORKERS = 1024 }; /* maximum value of --num_workers and --cores_per_run */
+enum { SRV_MAX_WORKERS = 1024 };       /* maximum value of --num_workers and --cores_per_run */
 enum { SRV_MAX_OTLP_QUEUE = 1 << 20 }; /* maximum value of --otlp_queue_length */
 /* a boolean that may also be unset */
 enum srv_maybe { SRV_UNSET, SRV_NO, SRV_YES };
