@@ -445,12 +445,13 @@ def test_sanitizers(tally, builds, threaded, seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="./run", description=__doc__)
-    parser.add_argument("verb", choices=["test", "fuzz"])
+    parser = argparse.ArgumentParser(description=__doc__, usage="./run test [--quick] [--preset PRESET] [--seconds SECONDS] [NAME...]\n"
+                                     "       ./run fuzz [--seconds SECONDS] [NAME...]")
+    parser.add_argument("verb", choices=["test", "fuzz"], help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="release build only")
-    parser.add_argument("--seconds", type=int, help="per fuzz target")
+    parser.add_argument("--seconds", type=int, help="time for each fuzz target (fuzz: 60)")
     parser.add_argument("--preset", default="release", choices=["release", "debug", "asan", "tsan"],
-                        help="the build that tests given by name run in")
+                        help="the build that tests given by name run in (release)")
     parser.add_argument("names", nargs="*", metavar="NAME",
                         help="fuzz targets; of `test`: also unit programs (test_rows), end-to-end files "
                              "(test_life.py), their classes or CLASS.test_method")

@@ -40,6 +40,10 @@ class RunVerbs(Case):
                     self.assertIn("usage: ./run", out)
                     self.assertIn(words[0], out)
 
+    def test_help_is_a_verb(self):
+        self.assertEqual(self.run_verb("help"), self.run_verb("--help"))
+        self.assertEqual(self.run_verb("help", "bench", "json"), self.run_verb("bench", "json", "--help"))
+
     def test_a_wrong_word_is_named_first(self):
         for said, *arguments in (
                 ("./run: there is no verb frob, only those below", "frob"),
