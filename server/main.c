@@ -75,20 +75,22 @@ static const struct command {
     int (*run_query)(int argc, const char *const *argv);
 } commands[] = {
     {"serve", "serve models over REST and gRPC", serve_own, NULL},
-    {"tensorflow_model_server", "the same, with the ways of the server of that name", serve_theirs,
-     NULL},
-    {"tf_serving_entrypoint.sh", "the image's: models by MODEL_NAME and MODEL_BASE_PATH",
+    {"tensorflow_model_server", "the same, with TensorFlow Serving's defaults and exit codes",
+     serve_theirs, NULL},
+    {"tf_serving_entrypoint.sh", "the same in a container: reads MODEL_NAME and MODEL_BASE_PATH",
      serve_image, NULL},
-    {"health", "whether the server on this machine is ready: the image's health check",
+    {"health", "tell whether the server on this machine is ready (a container's health check)",
      srv_command_health, NULL},
-    {"inspect", "what a SavedModel holds, and what of it could not run", srv_command_inspect, NULL},
+    {"inspect", "print what a SavedModel holds, and what of it could not run", srv_command_inspect,
+     NULL},
     {"run", "run a signature without a server, or measure it", srv_command_run, NULL},
     {"check-config", "read a configuration without serving it", srv_command_check_config, NULL},
-    {"predict", "ask a model", NULL, cl_command_predict},
-    {"status", "the versions of a model, or of all, and their states", NULL, cl_command_status},
-    {"metadata", "a model's signatures", NULL, cl_command_metadata},
+    {"predict", "send a request to a model, and print the answer", NULL, cl_command_predict},
+    {"status", "print the versions of a model, or of all, and their states", NULL,
+     cl_command_status},
+    {"metadata", "print a model's signatures", NULL, cl_command_metadata},
     {"reload", "give a server a new model config", NULL, cl_command_reload},
-    {"bench", "load on a server, with answers checked", NULL, cl_command_bench},
+    {"bench", "put load on a server, and check its answers", NULL, cl_command_bench},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -115,11 +117,13 @@ int main(int argc, char **argv)
     const char *const *args = (const char *const *)argv;
     const struct command *c = NULL;
     const char *wanted = argc > 1 ? argv[1] : NULL;
+    const char *help_args[] = {NULL, "--help", NULL};
     if (strcmp(name, "tensorflow_model_server") == 0 ||
         strcmp(name, "tf_serving_entrypoint.sh") == 0) {
         c = find_command(name);
     } else if (wanted) {
-        if (strcmp(wanted, "--help") == 0 || strcmp(wanted, "-h") == 0) {
+        const bool help = strcmp(wanted, "help") == 0;
+        if ((help && argc == 2) || strcmp(wanted, "--help") == 0 || strcmp(wanted, "-h") == 0) {
             usage(stdout);
             return 0;
         }
@@ -127,9 +131,15 @@ int main(int argc, char **argv)
             printf("slipway %s\n", SLIPWAY_VERSION);
             return 0;
         }
+        if (help) { /* `slipway help COMMAND` is `slipway COMMAND --help`. */
+            help_args[0] = wanted = argv[2];
+            args = help_args;
+            argc = 2;
+        } else {
+            args++;
+            argc--;
+        }
         c = find_command(wanted);
-        args++;
-        argc--;
     }
     if (!c) {
         if (wanted)

@@ -242,13 +242,15 @@ int srv_command_health(int argc, const char *const *argv, const struct rt_regist
                 rt_print(stderr,
                          "slipway health: cannot use argument %s: it takes the flags below\n",
                          argv[i]);
-            fprintf(help ? stdout : stderr,
-                    "usage: slipway health [--rest_api_port=N] [--port=N] "
-                    "[--rest_tls_cert_file=FILE] [--ssl_config_file=FILE]\n"
-                    "Exit status 0: the server on this machine is ready, 1: it is not. What is not "
-                    "given is taken from process 1's flags, ports else 8501 and 8500; with "
-                    "a certificate REST is asked by TLS. Without REST (port 0) gRPC's health "
-                    "service is asked; by TLS an open gRPC port counts as ready.\n");
+            fprintf(
+                help ? stdout : stderr,
+                "usage: slipway health [--rest_api_port=N] [--port=N]\n"
+                "                      [--rest_tls_cert_file=FILE] [--ssl_config_file=FILE]\n"
+                "Tells whether the server on this machine is ready. Flags that are not given "
+                "are those of\nprocess 1, and the ports otherwise 8501 and 8500. REST is asked "
+                "by TLS if there is a\ncertificate. Without REST (port 0) gRPC's health service "
+                "is asked; an open gRPC port with\nTLS counts as ready.\n"
+                "Exit status: 0 it is ready, 1 it is not, 2 wrong arguments\n");
             return help ? SRV_EXIT_OK : SRV_EXIT_USAGE;
         }
     }

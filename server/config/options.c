@@ -174,10 +174,13 @@ static const char *const titles[] = {"Of Slipway", "Of TensorFlow Serving",
 
 void srv_options_help(FILE *out, bool as_tensorflow)
 {
-    fprintf(out,
-            "usage: %s\nFlags: (--name=value%s; a boolean: --name, --name=true, --name=false)\n",
-            as_tensorflow ? "tensorflow_model_server" : "slipway serve",
-            as_tensorflow ? "" : " or --name value");
+    fprintf(
+        out, "usage: %s\nFlags: (--name=value%s; a boolean: --name, --name=true, --name=false)\n",
+        as_tensorflow ? "tensorflow_model_server [flags]"
+                      : "slipway serve --models=DIR [flags]\n"
+                        "       slipway serve [--model_name=NAME] --model_base_path=DIR [flags]\n"
+                        "       slipway serve --model_config_file=FILE [flags]",
+        as_tensorflow ? "" : " or --name value");
     for (int pass = 0; pass < 3; pass++) {
         /* the flags of TensorFlow Serving come first */
         enum meaning meaning = pass == 0 ? TFS : pass == 1 ? OURS : (enum meaning)pass;

@@ -306,6 +306,8 @@ class Commands(Case):
             code, out, _ = command(*args)
             self.assertEqual((args, code), (args, 0))
             self.assertIn("usage: slipway", out)
+        self.assertEqual(command("help"), command("--help"))
+        self.assertEqual(command("help", "predict"), command("predict", "--help"))
         for args in (["--version"], ["inspect", "--version"], ["run", "--version"]):
             self.assertIn("slipway ", command(*args)[1])
         self.assertIn("TensorFlow ModelServer: ", command("serve", "--version")[1])
