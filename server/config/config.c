@@ -539,6 +539,22 @@ enum rt_status srv_config_from_text(struct rt_span text, const char *name, struc
 
 /* ---- files ---- */
 
+/* Returns a relative path as an absolute one, or NULL if there is no memory or no working
+ * directory. The path need not exist, and symbolic links in it are kept, so that the server waits
+ * for the path and notices changed links as it does with an absolute path. */
+static char *absolute_path(const char *path)
+{
+    while (path[0] == '.' && path[1] == '/')
+        for (path++; *path == '/';)
+            path++;
+    char *folder = getcwd(NULL, 0);
+    char *absolute = NULL;
+    if (folder && asprintf(&absolute, "%s/%s", folder, strcmp(path, ".") == 0 ? "" : path) < 0)
+        absolute = NULL;
+    free(folder);
+    return absolute;
+}
+
 static enum rt_status from_flags(const struct srv_options *o, struct srv_config **out,
                                  struct rt_error *err)
 {
@@ -557,9 +573,10 @@ static enum rt_status from_flags(const struct srv_options *o, struct srv_config 
         st = set_name(c, m, o->model_name, err);
         /* TensorFlow Serving accepts only absolute paths. `slipway serve` also accepts relative
          * ones. */
-        char *absolute = !o->as_tensorflow && !scheme_length(o->model_base_path)
-                             ? realpath(o->model_base_path, NULL)
-                             : NULL;
+        char *absolute =
+            !o->as_tensorflow && *o->model_base_path != '/' && !scheme_length(o->model_base_path)
+                ? absolute_path(o->model_base_path)
+                : NULL;
         if (!st)
             st = set_base_path(c, m, absolute ? absolute : o->model_base_path, err);
         free(absolute);

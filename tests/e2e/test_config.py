@@ -172,6 +172,17 @@ class Flags(ConfigCase):
                 ((base, "--port=0"), "INVALID_ARGUMENT: ")):
             self.starts_not(*flags, out="Failed to start server. Error: " + text)
 
+    def test_a_relative_base_path_may_be_missing_and_links_in_it_may_change(self):
+        with Server("--model_name=m", f"--model_base_path={os.path.relpath(self.path('link/m'))}/", wait=False) as server:
+            self.logged(server, f"Could not find base path {os.getcwd()}/")
+            self.put("one/m/1", PLUS_3)
+            self.put("two/m/2", PLUS_2)
+            os.symlink("one", self.path("link"))
+            wait_for(lambda: server.state("m", 1) == "AVAILABLE", "version 1")
+            os.symlink("two", self.path("new"))
+            os.rename(self.path("new"), self.path("link"))
+            wait_for(lambda: server.state("m", 2) == "AVAILABLE", "version 2")
+
     def test_bad_values_print_usage_and_end_with_255(self):
         out = self.starts_not("--port=abc", out="usage: ")
         self.assertIn("Flags:", out)
