@@ -2,6 +2,7 @@
 name."""
 import os
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -18,11 +19,11 @@ class RunVerbs(Case):
             self.write(tool, f"#!/bin/sh\necho {tool} >> {self.path('called')}\nexit 9\n")
             os.chmod(self.path(tool), 0o755)
 
-    def run_verb(self, *arguments):
+    def run_verb(self, *arguments, path=None):
         """Runs ./run and returns (exit status, standard output, standard error). Fails if ./run has called a tool that
         builds or installs."""
         done = subprocess.run([os.path.join(ROOT, "run"), *arguments], text=True, capture_output=True, timeout=60 * SLOW,
-                              check=False, env=dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}"))
+                              check=False, env=dict(os.environ, PATH=path or f"{self.folder}:{os.environ['PATH']}"))
         self.assertFalse(os.path.exists(self.path("called")), arguments)
         return done.returncode, done.stdout, done.stderr
 
@@ -56,6 +57,17 @@ class RunVerbs(Case):
             with self.subTest(arguments=arguments):
                 code, _, err = self.run_verb(*arguments)
                 self.assertEqual((code, err.splitlines()[0]), (2, said))
+
+    def test_without_sudo_it_names_the_packages_that_root_has_to_install(self):
+        os.mkdir(self.path("bare"))
+        for tool in ("awk", "cat", "dirname", "grep"):
+            os.symlink(shutil.which(tool), self.path("bare", tool))
+        for tool, script in (("id", "echo 1000"), ("dpkg-query", "exit 1")):
+            self.write(f"bare/{tool}", f"#!/bin/sh\n{script}\n")
+            os.chmod(self.path("bare", tool), 0o755)
+        code, out, err = self.run_verb("needs", path=self.path("bare"))
+        self.assertEqual((code, out), (1, ""))
+        self.assertRegex(err, "^./run: there is no sudo, so root has to install what is missing of: gcc .*lld\n$")
 
 
 class NamedTests(Case):
