@@ -11,6 +11,7 @@
 #include "runtime/base/heap.h"
 #include "runtime/base/log.h"
 #include "server/telemetry/access_log.h"
+#include "server/tracing/access.h"
 #include "server/grpc/grpc_internal.h"
 #include "server/metrics/metrics.h"
 #include "server/tracing/profile.h"

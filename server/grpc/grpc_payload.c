@@ -12,6 +12,7 @@
 #include "server/grpc/grpc_stream.h"
 #include "server/grpc/h2_frames.h"
 #include "server/telemetry/access_log.h"
+#include "server/tracing/access.h"
 #include "server/tracing/profile.h"
 #include "server/tracing/tracer.h"
 

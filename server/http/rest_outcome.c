@@ -9,6 +9,7 @@
 #include "server/metrics/metrics.h"
 #include "server/page/page.h"
 #include "server/telemetry/access_log.h"
+#include "server/tracing/access.h"
 #include "server/tracing/profile.h"
 #include "server/tracing/tracer.h"
 

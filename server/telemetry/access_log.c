@@ -2,6 +2,8 @@
 
 #include "runtime/base/log.h"
 #include "server/base/serving_map.h"
+#include "server/tracing/access.h"
+#include "server/tracing/request_span.h"
 
 enum { MAX_FIELDS = 16, TEXT = 256 };
 

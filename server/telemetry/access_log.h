@@ -7,38 +7,10 @@
 #ifndef SRV_ACCESS_LOG_H
 #define SRV_ACCESS_LOG_H
 
-#include "runtime/base/span.h"
-#include "server/batching/job.h"
-#include "server/tracing/request_span.h"
+struct srv_access; /* server/tracing/access.h */
 
-/* The outcome of a request: a record of the access log, and what is exported of a request that is
- * recorded (server/tracing/tracer.h). Its spans contain text from the client. Logging replaces
- * control characters and blanks in this text, and truncates long text. */
-struct srv_access {
-    const char *entry;     /* entrypoint of the request, "REST" or "GRPC" */
-    const char *api;       /* name of the API (srv_api_name) */
-    struct rt_span method; /* HTTP method; p is NULL for a gRPC request */
-    struct rt_span path;
-    int http; /* HTTP status, or 0 for a gRPC request */
-    enum rt_status code;
-    /*
-     * Sizes in bytes without headers and framing, for the access log only.
-     * bytes_in: over REST, the part of the body that was kept: inflated unless the request failed
-     * before, and 0 if the body was refused or cannot be inflated. Over gRPC, the message before it
-     * was inflated; for a stream, the sum of its messages.
-     * bytes_out: over REST, the body as it is sent, compressed or not. Over gRPC, the message
-     * before the core may compress it, and 0 for an error; for a stream, the sum of its messages.
-     */
-    size_t bytes_in, bytes_out;
-    int64_t begin_ns, end_ns; /* times on CLOCK_MONOTONIC */
-    struct rt_span id;        /* the client's X-Request-Id, or a generated one */
-    const struct srv_request_span *span;
-    struct rt_span client; /* srv_quota_shown of the client of an inference */
-    struct rt_span peer;   /* the peer's address; p is NULL over REST and for parts of streams */
-    struct rt_span model;  /* the requested model name; logged only if `version` is NULL */
-    /* the version that was found for the request, or NULL */
-    const struct srv_version *version;
-};
+/* Writes a record. Replaces control characters and blanks in the client's text, and truncates long
+ * text. */
 void srv_access_log(const struct srv_access *a);
 
 #endif

@@ -10,7 +10,7 @@
 #include "server/base/serving_map.h"
 #include "server/base/uri.h"
 #include "server/batching/job.h"
-#include "server/telemetry/access_log.h"
+#include "server/tracing/access.h"
 
 struct srv_tracer {
     struct srv_exporter *exporter;
