@@ -130,13 +130,14 @@ static ssize_t feed(struct srv_rest_loop *l, struct srv_rest_conn *c, size_t n, 
 }
 
 /* Reads and drops the bytes after a refused request. With unread bytes, the kernel would reset the
- * connection, perhaps before the client has read the response. */
-static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c, const struct source *from)
+ * connection, perhaps before the client has read the response. The bytes of a TLS session are not
+ * decrypted, because libmicrohttpd ends the session after the response. */
+static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
     ssize_t n = 1;
 
     while (n > 0 && c->drained < DRAINED_BYTES) {
-        n = read_source(from, l->raw, PIECE_BYTES);
+        n = srv_recv_unhooked(c->fd, NULL, l->raw, PIECE_BYTES);
         c->drained += n > 0 ? (size_t)n : 0;
     }
 }
@@ -158,7 +159,7 @@ static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
         size_t to_read = capacity - have;
         bool past = body >= PAST_BYTES;
         if (c->stream.stage == SRV_HTTP_OVER) {
-            drain(l, c, from);
+            drain(l, c);
             n = nothing_yet(from);
             break;
         }

@@ -21,6 +21,7 @@ import support
 from support import SLOW, in_some_attempt, wait_for
 from test_rest import MODEL, PREDICT, head
 import test_rest
+import tls_records
 
 BODY = b'{"inputs": 1}'
 
@@ -438,6 +439,16 @@ class Tls(unittest.TestCase):
             for size in (16384, 200, 30):
                 for parts in requests:
                     self.ask_by_hand(server, lambda s, data, size=size: s.sendall(in_records(data, size)), parts)
+
+    def test_small_records_after_a_refused_request_are_dropped(self):
+        with TlsServer(self.folder) as server, tls_records.Connection(server.rest_port, server.context) as c:
+            c.socket.settimeout(20 * SLOW)
+            before = server.processor_s()
+            c.socket.sendall(c.records(b"GET / HTTP/9.9\r\n\r\n" + b"x" * 40000))
+            answer = c.read_until(b"no such end")
+            self.assertEqual(answer[:12], b"HTTP/1.1 505", answer)
+            # Decrypting the records takes more than 0.1 s.
+            self.assertLess(server.processor_s() - before, 0.05 * SLOW)
 
 
 if __name__ == "__main__":
