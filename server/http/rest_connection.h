@@ -128,6 +128,9 @@ void srv_rest_wire_clear(struct srv_rest_loop *l);
 /* Adds a new connection. srv_rest_wire_remove removes it. Returns false if memory runs out. */
 bool srv_rest_wire_add(struct srv_rest_loop *l, struct srv_rest_conn *c);
 void srv_rest_wire_remove(struct srv_rest_loop *l, struct srv_rest_conn *c);
+/* Makes GnuTLS read from the socket through rest_wire.c. `session` is the gnutls_session_t of a new
+ * connection. */
+void srv_rest_wire_add_session(void *session);
 /* The srv_recv_hook_fn of the I/O loops' daemons. */
 ssize_t srv_rest_read(int fd, void *session, void *p, size_t n);
 

@@ -78,6 +78,21 @@ void srv_rest_complete(struct srv_rest_call *req)
     srv_rest_unref(req);
 }
 
+static void begin_tls(struct srv_rest_loop *l, struct srv_rest_conn *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+
+    if (info) {
+        srv_rest_wire_add_session(info->tls_session);
+        if (l->rest->tls.client_ca)
+            srv_rest_tls_request_client_cert(info->tls_session);
+    } else {
+        shutdown(c->fd, SHUT_RDWR);
+    }
+    srv_rest_begin_handshake(l, c);
+}
+
 void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **context,
                             enum MHD_ConnectionNotificationCode what)
 {
@@ -101,15 +116,8 @@ void srv_rest_on_connection(void *arg, struct MHD_Connection *mhd, void **contex
             free(c);
             return;
         }
-        if (l->rest->tls.client_ca) {
-            info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-            if (info)
-                srv_rest_tls_request_client_cert(info->tls_session);
-            else
-                shutdown(c->fd, SHUT_RDWR);
-        }
         if (l->rest->tls.cert)
-            srv_rest_begin_handshake(l, c);
+            begin_tls(l, c);
         else
             srv_rest_expect_request(l, c);
         if (!srv_rest_watch_socket(l, c, EPOLL_CTL_ADD)) {

@@ -133,6 +133,8 @@ struct srv_rest_loop {
     char *raw;
     /* output of the connection's srv_http_stream after it has consumed `raw` */
     struct rt_bytes clean;
+    /* whether the current call of GnuTLS has read from the socket, and has not found it empty */
+    bool may_have_more;
     struct srv_message listen_message, quiesce_message, stop_message;
     bool closing, stopping;
     int closing_turn;

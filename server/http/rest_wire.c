@@ -28,10 +28,15 @@ struct source {
     gnutls_session_t session;
 };
 
-/* Reads like recv, but returns an error of a TLS session as a negative GnuTLS error code. */
-static ssize_t read_source(const struct source *from, void *p, size_t n)
+/* Reads like recv, but returns an error of a TLS session as a negative GnuTLS error code. GnuTLS
+ * returns GNUTLS_E_AGAIN not only if the socket is empty, but also after a key update. The socket
+ * reports no new event for bytes that have already arrived, so libmicrohttpd would not read them.
+ * After GNUTLS_E_INTERRUPTED, libmicrohttpd reads again in the next turn. */
+static ssize_t read_source(struct srv_rest_loop *l, const struct source *from, void *p, size_t n)
 {
-    return srv_recv_unhooked(from->fd, from->session, p, n);
+    l->may_have_more = false;
+    const ssize_t got = srv_recv_unhooked(from->fd, from->session, p, n);
+    return got == GNUTLS_E_AGAIN && l->may_have_more ? GNUTLS_E_INTERRUPTED : got;
 }
 
 static ssize_t nothing_yet(const struct source *from)
@@ -44,6 +49,20 @@ static ssize_t no_memory(const struct source *from)
 {
     errno = ECONNRESET;
     return from->session ? GNUTLS_E_MEMORY_ERROR : -1;
+}
+
+/* Reads from a socket for GnuTLS. `transport` contains the descriptor. */
+static ssize_t pull(gnutls_transport_ptr_t transport, void *p, size_t n)
+{
+    const ssize_t got = srv_recv_unhooked((int)(intptr_t)transport, NULL, p, n);
+
+    srv_rest_this_loop->may_have_more = got > 0;
+    return got;
+}
+
+void srv_rest_wire_add_session(void *session)
+{
+    gnutls_transport_set_pull_function(session, pull);
 }
 
 bool srv_rest_wire_init(struct srv_rest_loop *l)
@@ -167,7 +186,7 @@ static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
             to_read = (size_t)body;
         if (!past && to_read > PIECE_BYTES)
             to_read = PIECE_BYTES;
-        n = read_source(from, past ? p + have : l->raw, to_read);
+        n = read_source(l, from, past ? p + have : l->raw, to_read);
         if (n <= 0)
             break;
         bool is_last = !from->session && (size_t)n < to_read;

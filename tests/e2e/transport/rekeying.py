@@ -19,6 +19,7 @@ else:
             ("SSL_connect", ctypes.c_int, (ctypes.c_void_p,)),
             ("SSL_do_handshake", ctypes.c_int, (ctypes.c_void_p,)),
             ("SSL_key_update", ctypes.c_int, (ctypes.c_void_p, ctypes.c_int)),
+            ("SSL_read", ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int)),
             ("SSL_write", ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int))):
         function = getattr(LIBRARY, name)
         function.restype, function.argtypes = result, arguments
@@ -49,6 +50,12 @@ class Connection:
     def send(self, data):
         if LIBRARY.SSL_write(self.tls, data, len(data)) != len(data):
             raise OSError("not sent")
+
+    def receive(self, size):
+        """Returns at most `size` bytes, or none if the peer has closed the connection."""
+        data = ctypes.create_string_buffer(size)
+        n = LIBRARY.SSL_read(self.tls, data, size)
+        return data.raw[:max(0, n)]
 
     def rekey(self, n):
         """Updates the client's keys n times, or until the peer has closed the connection. Does not request that the

@@ -17,6 +17,7 @@ import tempfile
 import time
 import unittest
 
+import rekeying
 import support
 from support import SLOW, in_some_attempt, wait_for
 from test_rest import MODEL, PREDICT, head
@@ -439,6 +440,18 @@ class Tls(unittest.TestCase):
             for size in (16384, 200, 30):
                 for parts in requests:
                     self.ask_by_hand(server, lambda s, data, size=size: s.sendall(in_records(data, size)), parts)
+
+    @unittest.skipUnless(rekeying.LIBRARY, "OpenSSL's library is not there")
+    def test_a_request_after_key_updates_is_answered(self):
+        """The key updates and the request arrive in one segment, so the socket reports a single event for them."""
+        with TlsServer(self.folder, "--request_read_timeout_ms=2000") as server:
+            for n in (1, 3):
+                with rekeying.Connection(server.rest_port) as c:
+                    c.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+                    c.rekey(n)
+                    c.send(head("GET", MODEL))
+                    c.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+                    self.assertEqual(c.receive(1000)[:12], b"HTTP/1.1 200")
 
     def test_small_records_after_a_refused_request_are_dropped(self):
         with TlsServer(self.folder) as server, tls_records.Connection(server.rest_port, server.context) as c:
