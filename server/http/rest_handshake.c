@@ -126,6 +126,7 @@ int srv_rest_handshake(int fd, void *session)
         return GNUTLS_E_PREMATURE_TERMINATION;
     if (!c->may_handshake) /* the handshake of a new connection begins in a later turn */
         return GNUTLS_E_AGAIN;
+    l->n_small_reads = 0;
     int64_t begun_ns = rt_now_ns();
     int status = srv_handshake_unhooked(fd, session);
     int64_t took_ns = rt_now_ns() - begun_ns;

@@ -135,6 +135,9 @@ struct srv_rest_loop {
     struct rt_bytes clean;
     /* whether the current call of GnuTLS has read from the socket, and has not found it empty */
     bool may_have_more;
+    /* number of small reads for GnuTLS in the current call of srv_rest_read or step of a handshake
+     */
+    int n_small_reads;
     struct srv_message listen_message, quiesce_message, stop_message;
     bool closing, stopping;
     int closing_turn;

@@ -2,6 +2,11 @@
  * Reads from connections for libmicrohttpd. All reads of an I/O loop's daemon call srv_rest_read
  * (recv_hook.h). srv_rest_read passes the received bytes through a stream (http_stream.h) before
  * libmicrohttpd sees them.
+ *
+ * A TLS record takes about 3 us, mostly for two reads from the socket, even if it contains one
+ * byte. A buffer of libmicrohttpd has room for the bytes of thousands of such records. Therefore a
+ * call of srv_rest_read makes a limited number of small reads for GnuTLS, and the connection
+ * continues in the next turn of the I/O loop.
  */
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -20,6 +25,10 @@ enum {
     /* Maximum number of bytes that are read and dropped after a refused request. Unread bytes would
      * reset the connection. */
     DRAINED_BYTES = 1 << 20,
+    /* Maximum number of reads of less than LARGE_READ_BYTES from the socket for GnuTLS, per call of
+     * srv_rest_read and per step of a handshake. GnuTLS reads a record's header separately. */
+    MAX_SMALL_READS = 32,
+    LARGE_READ_BYTES = 1024,
 };
 
 /* The source of a connection's bytes: its TLS session, or its socket if `session` is NULL. */
@@ -29,9 +38,10 @@ struct source {
 };
 
 /* Reads like recv, but returns an error of a TLS session as a negative GnuTLS error code. GnuTLS
- * returns GNUTLS_E_AGAIN not only if the socket is empty, but also after a key update. The socket
- * reports no new event for bytes that have already arrived, so libmicrohttpd would not read them.
- * After GNUTLS_E_INTERRUPTED, libmicrohttpd reads again in the next turn. */
+ * returns GNUTLS_E_AGAIN not only if the socket is empty, but also after a key update or
+ * MAX_SMALL_READS small reads. The socket reports no new event for bytes that have already arrived,
+ * so libmicrohttpd would not read them. After GNUTLS_E_INTERRUPTED, libmicrohttpd reads again in
+ * the next turn. */
 static ssize_t read_source(struct srv_rest_loop *l, const struct source *from, void *p, size_t n)
 {
     l->may_have_more = false;
@@ -54,9 +64,16 @@ static ssize_t no_memory(const struct source *from)
 /* Reads from a socket for GnuTLS. `transport` contains the descriptor. */
 static ssize_t pull(gnutls_transport_ptr_t transport, void *p, size_t n)
 {
-    const ssize_t got = srv_recv_unhooked((int)(intptr_t)transport, NULL, p, n);
+    struct srv_rest_loop *l = srv_rest_this_loop;
 
-    srv_rest_this_loop->may_have_more = got > 0;
+    if (l->n_small_reads == MAX_SMALL_READS) {
+        l->may_have_more = true;
+        errno = EAGAIN;
+        return -1;
+    }
+    const ssize_t got = srv_recv_unhooked((int)(intptr_t)transport, NULL, p, n);
+    l->n_small_reads += got < LARGE_READ_BYTES;
+    l->may_have_more = got > 0;
     return got;
 }
 
@@ -163,9 +180,9 @@ static void drain(struct srv_rest_loop *l, struct srv_rest_conn *c)
 
 /*
  * Reads until `capacity` bytes have been read or the source is empty. From a shorter read,
- * libmicrohttpd concludes that the socket is empty. A socket is empty if it returns fewer bytes
- * than requested. A TLS session returns at most one record per read, and is empty only if it has no
- * record left.
+ * libmicrohttpd concludes that a socket is empty, but not that a TLS session is empty. A socket is
+ * empty if it returns fewer bytes than requested. A TLS session returns at most one record per
+ * read, and fails if it has no record left or has made MAX_SMALL_READS small reads.
  */
 static ssize_t read_stream(struct srv_rest_loop *l, struct srv_rest_conn *c,
                            const struct source *from, char *p, size_t capacity)
@@ -214,5 +231,6 @@ ssize_t srv_rest_read(int fd, void *session, void *p, size_t n)
         return no_memory(&from);
     if (l->conns[fd]->is_over)
         return 0;
+    l->n_small_reads = 0;
     return read_stream(l, l->conns[fd], &from, p, n);
 }
