@@ -19,7 +19,7 @@ enum {
      * message's prefix in a frame of its own. */
     FREE_FRAMES = 2,
     RESET_COST = 13,
-    REKEY_COST = 13, /* cost in budget units of a TLS key update, which takes 8 us */
+    REKEY_COST = SRV_H2_BUDGET / SRV_H2_MAX_REKEYS,
     SENT_UNIT = 256,
     DATA_UNIT = 1024,
     BLOCK_UNIT = 4096,

@@ -24,7 +24,8 @@
  *      | a message that the server has taken, if it  | +8                                     |
  *      |   is not the first of its stream            |                                        |
  *      | RST_STREAM                                  | -13, because a call began in vain      |
- *      | a TLS key update                            | -13                                    |
+ *      | a TLS key update                            | -500, because a peer needs one only    |
+ *      |                                             |   after gigabytes                      |
  *      | CONTINUATION                                | -1, and -1 for each 4 KiB that the     |
  *      |                                             |   header block already has             |
  *      | a read that begins in or after a header     | -1 for each 4 KiB of the block, which  |
@@ -60,6 +61,8 @@
 #include "server/grpc/h2_uploads.h"
 
 enum { SRV_H2_MAX_STREAMS_BEFORE_ACK = 1024, SRV_H2_BUDGET = 10000, SRV_H2_FRAME_BYTES = 9 };
+/* Number of TLS key updates that spend a full budget. A key update and its response take 40 us. */
+enum { SRV_H2_MAX_REKEYS = 20 };
 /* A grpc_slice has 32 bytes. The array of slices grows by half of its size, so a slice may take 48
  * bytes. */
 enum { SRV_H2_RETAINED_BYTES = 1 << 16, SRV_H2_PART_BYTES = 48 };

@@ -6,11 +6,11 @@
  * Therefore each read is short. A connection that has used up its turn is paused. Its reads return
  * EAGAIN, and the core continues with other connections. The pause ends when one of the I/O loops
  * and the thread that read the connection are idle. A turn ends after 256 frames that cost work
- * (all frames except DATA frames of 256 bytes or more). If more than eight connections reach a
- * limit of their turns within a second, a turn ends after an equal share of 2,048 frames, but not
- * before 64. With four or more such connections, a turn also ends after 1 MiB, because requests
- * that consist of a few large frames may take a long time to handle. A read that empties the socket
- * begins a new turn.
+ * (all frames except DATA frames of 256 bytes or more). Eight TLS records of less than 256 bytes
+ * count as one more of these frames. If more than eight connections reach a limit of their turns
+ * within a second, a turn ends after an equal share of 2,048 frames, but not before 64. With four
+ * or more such connections, a turn also ends after 1 MiB, because requests that consist of a few
+ * large frames may take a long time to handle. A read that empties the socket begins a new turn.
  *
  * With thousands of connections that send at the same time, turns that end when the socket is empty
  * would take seconds in total. While more than 32 connections send at least 8 KiB per turn within a

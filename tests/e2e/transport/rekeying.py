@@ -57,11 +57,11 @@ class Connection:
         n = LIBRARY.SSL_read(self.tls, data, size)
         return data.raw[:max(0, n)]
 
-    def rekey(self, n):
-        """Updates the client's keys n times, or until the peer has closed the connection. Does not request that the
-        peer update its keys."""
+    def rekey(self, n, both=False):
+        """Updates the client's keys n times, or until the peer has closed the connection. Requests that the peer update
+        its keys too if `both` is set."""
         for _ in range(n):
-            if (LIBRARY.SSL_key_update(self.tls, 0) != 1 or
+            if (LIBRARY.SSL_key_update(self.tls, int(both)) != 1 or
                     LIBRARY.SSL_do_handshake(self.tls) != 1):
                 break
             self.rekeyed += 1

@@ -354,6 +354,22 @@ static void the_budget_has_an_upper_limit(void **state)
     assert_int_equal(f.budget, SRV_H2_BUDGET);
 }
 
+static void key_updates_spend_the_budget(void **state)
+{
+    (void)state;
+    start(MAX_BLOCK, 0);
+    assert_int_equal(srv_h2_frames_rekeyed(&f, SRV_H2_MAX_REKEYS), SRV_H2_GOES_ON);
+    assert_int_equal(f.n_work, SRV_H2_MAX_REKEYS);
+    assert_int_equal(srv_h2_frames_rekeyed(&f, 1), SRV_H2_FLOOD);
+    start(MAX_BLOCK, 0);
+    assert_int_equal(srv_h2_frames_rekeyed(&f, UINT32_MAX), SRV_H2_FLOOD);
+    start(MAX_BLOCK, 0);
+    for (int second = 0; second < 100; second++) {
+        srv_h2_frames_fill(&f, second * 1000, 0);
+        assert_int_equal(srv_h2_frames_rekeyed(&f, 5), SRV_H2_GOES_ON);
+    }
+}
+
 static void another_protocol_is_refused_at_its_first_byte(void **unused)
 {
     (void)unused;
@@ -384,6 +400,7 @@ int main(void)
         cmocka_unit_test(a_message_of_a_stream_pays_as_a_call_does),
         cmocka_unit_test(messages_do_not_pay_for_resets),
         cmocka_unit_test(the_budget_has_an_upper_limit),
+        cmocka_unit_test(key_updates_spend_the_budget),
     };
     text = malloc(MAX_TEXT);
     int failed = text ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
