@@ -327,16 +327,23 @@ static struct rt_span tls_name(struct srv_rest_call *req, char *out, size_t capa
     return rt_span_of(out, unescape(out, n));
 }
 
-/* Returns what names the client of the request for its quota. `out` may hold the text. */
-static struct rt_span quota_client(struct srv_rest_call *req, char *out, size_t capacity)
+/* Sets *key to the name of the request's client for its quota, which may be stored in `out`. The
+ * name is empty if the request has none. Refuses a request with several names, because behind a
+ * proxy that appends the client's name, the client must not choose its quota. */
+static enum rt_status quota_client(struct srv_rest_call *req, char *out, size_t capacity,
+                                   struct rt_span *key)
 {
     const char *by = req->pub.server->options.quota_client;
-    const char *value;
 
-    if (strcmp(by, "tls") == 0)
-        return tls_name(req, out, capacity);
-    value = MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, by);
-    return rt_span_str(value ? value : "");
+    if (strcmp(by, "tls") == 0) {
+        *key = tls_name(req, out, capacity);
+        return RT_OK;
+    }
+    const struct header_values v = values_of(req, by);
+    if (v.is_repeated)
+        return srv_quota_fail_repeated(by, &req->pub.err);
+    *key = rt_span_str(v.first ? v.first : "");
+    return RT_OK;
 }
 
 static bool has_quota(const struct srv_rest_call *req)
@@ -355,11 +362,10 @@ static enum rt_status take_quota(struct srv_rest_call *req)
 
     if (!has_quota(req))
         return RT_OK;
-    /* A client must not choose its quota behind a proxy that appends the client's name. */
-    const char *by = r->server->options.quota_client;
-    if (strcmp(by, "tls") != 0 && values_of(req, by).is_repeated)
-        return srv_quota_fail_repeated(by, &r->err);
-    const struct rt_span key = quota_client(req, name, sizeof name);
+    struct rt_span key;
+    const enum rt_status st = quota_client(req, name, sizeof name, &key);
+    if (st)
+        return st;
     /* A body that is refused for its length is not read, so its client owes nothing for it. */
     const bool is_read = req->length <= (uint64_t)r->server->options.max_body_bytes;
     return srv_admit(r->server, key, is_read ? req->length : 0, req->loop->now_ns, &r->client,
