@@ -1,7 +1,6 @@
 /*
  * The scheduler's decisions, made by pure functions. They use no clock and no threads, allocate no
- * memory and access no tensors. The caller passes the current time in nanoseconds, so that tests
- * can choose it.
+ * memory and access no tensors. The caller passes the time in nanoseconds, so tests can choose it.
  *
  * A bucket holds jobs that may be merged with each other. A model queue belongs to one version of a
  * model; model queues share the workers fairly, by virtual time. Jobs wait in their bucket in the
@@ -21,8 +20,7 @@
 
 #include "server/batching/cost.h"
 #include "server/batching/free_worker.h"
-
-enum { SRV_MAX_BATCH_SIZES = 1024, SRV_MAX_PREFERRED_SIZES = 64 };
+#include "server/config/batching.h"
 
 struct srv_core_bucket;
 struct srv_core_model_queue;
@@ -66,6 +64,8 @@ struct srv_core_policy {
     int max_group_running;
     uint32_t level; /* level of jobs without a priority; 0 means SRV_CORE_LEVEL */
 };
+/* Sets *out to the policy that a model's batching parameters describe. */
+void srv_core_policy_of(const struct srv_batching *b, struct srv_core_policy *out);
 
 /* The queue of one callable, which may have several buckets. The limit on waiting batches applies
  * to all these buckets together. */

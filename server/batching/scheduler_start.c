@@ -266,7 +266,7 @@ static void set_gpu_sizes(struct srv_core_policy *p)
 /* Sets the policy of the version's batches, which the workers of the groups run. */
 static void set_policy(const struct srv_version *v, uint32_t groups, struct srv_core_policy *policy)
 {
-    srv_batching_policy(v->batching, policy);
+    srv_core_policy_of(v->batching, policy);
     if (groups != 1) {
         set_gpu_sizes(policy);
         /* As in Triton, the count of an instance group is per GPU. */

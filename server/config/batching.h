@@ -11,7 +11,9 @@
 
 #include "runtime/base/span.h"
 #include "server/config/options.h"
-#include "server/batching/scheduler_core.h"
+
+/* maximum numbers of allowed and of preferred batch sizes */
+enum { SRV_MAX_BATCH_SIZES = 1024, SRV_MAX_PREFERRED_SIZES = 64 };
 
 enum srv_batching_mode {
     SRV_BATCHING_OFF, /* nothing is merged */
@@ -46,7 +48,8 @@ struct srv_batching {
     bool limits_rows; /* whether a request with more than max_batch_size rows is refused */
     int n_preferred;
     int64_t preferred[SRV_MAX_PREFERRED_SIZES]; /* in ascending order */
-    /* These become max_jobs, max_running, max_queued_ns and level of srv_core_policy. */
+    /* These become max_jobs, max_running, max_queued_ns and level of srv_core_policy
+     * (server/batching/scheduler_core.h). */
     int64_t max_queue_jobs, max_running, max_queue_micros;
     uint32_t default_level;
     uint32_t n_levels; /* highest permitted level of a request; 0 means no limit */
@@ -85,6 +88,5 @@ enum rt_status srv_batching_of_version(struct srv_batching *out, const struct sr
 bool srv_batching_merges(const struct srv_batching *b, const char *name, bool rowwise);
 /* Returns whether requests of the signature `name` are batched as in tensorflow_model_server. */
 bool srv_batching_is_for_all(const struct srv_batching *b, const char *name);
-void srv_batching_policy(const struct srv_batching *b, struct srv_core_policy *out);
 
 #endif

@@ -20,7 +20,7 @@
 #include "runtime/base/bytes.h"
 #include "server/base/list.h"
 #include "server/batching/io_loop.h"
-#include "server/protocol/wire.h"
+#include "server/base/wire.h"
 #include "server/server.h"
 #include "server/tracing/request_span.h"
 

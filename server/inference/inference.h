@@ -27,8 +27,8 @@
 #include "server/base/serving_map.h"
 #include "server/batching/job.h"
 #include "server/config/options.h"
-#include "server/protocol/api.h"
-#include "server/protocol/wire.h"
+#include "server/base/api.h"
+#include "server/base/wire.h"
 
 struct srv_manager;
 struct srv_shared_memory;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "runtime/base/status.h"
-#include "server/protocol/api.h"
+#include "server/base/api.h"
 
 enum {
     SRV_LAST_ERRORS = 16,      /* errors of a model that are kept */

@@ -11,7 +11,7 @@
 
 #include "runtime/base/bytes.h"
 #include "server/batching/io_loop.h"
-#include "server/protocol/api.h"
+#include "server/base/api.h"
 
 struct srv_metrics;
 /* Creates metrics with all counters at 0. n_workers is the number of indexes for workers, as

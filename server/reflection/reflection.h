@@ -8,7 +8,7 @@
 #define SRV_REFLECTION_H
 
 #include "runtime/base/arena.h"
-#include "server/protocol/wire.h"
+#include "server/base/wire.h"
 
 enum { SRV_REFLECTION_MAX_REQUEST = 16 << 10 };
 

@@ -13,7 +13,7 @@
 
 #include "runtime/base/span.h"
 #include "server/base/budget.h"
-#include "server/protocol/api.h"
+#include "server/base/api.h"
 
 struct rt_tensor;
 

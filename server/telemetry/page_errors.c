@@ -5,7 +5,7 @@
 
 #include "server/json/json.h"
 #include "server/metrics/metrics_cells.h"
-#include "server/protocol/api.h"
+#include "server/base/api.h"
 
 static void write_error(struct rt_bytes *out, const struct srv_last_error *e)
 {

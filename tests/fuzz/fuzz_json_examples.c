@@ -9,7 +9,7 @@
 #include "kernels/parsing/json_example.h"
 #include "runtime/base/arena.h"
 #include "server/protocol/tfs/json_examples.h"
-#include "server/protocol/wire.h"
+#include "server/base/wire.h"
 #include "tests/fuzz/cost.h"
 
 enum { BUDGET = 1 << 20 };

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "runtime/base/arena.h"
+#include "server/batching/scheduler_core.h"
 #include "server/triton/triton_labels.h"
 #include "tests/fuzz/cost.h"
 
@@ -47,7 +48,7 @@ void fuzz_one(const uint8_t *data, size_t size)
     b = (struct srv_batching){
         .mode = SRV_BATCHING_ROW_WISE, .max_batch_size = 8, .max_execution_batch_size = 8};
     srv_triton_batching(t, &b);
-    srv_batching_policy(&b, &policy);
+    srv_core_policy_of(&b, &policy);
     if (policy.max_rows < 1 || policy.timeout_ns < 0 || policy.max_queued_ns < 0 ||
         policy.max_running < 0 || policy.max_jobs < 0 ||
         (m.policy == SRV_POLICY_LATEST && m.n_latest < 1) || m.n_specific < 0)

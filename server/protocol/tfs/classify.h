@@ -9,7 +9,7 @@
 
 #include "runtime/files/saved_model.h"
 #include "server/base/budget.h"
-#include "server/protocol/api.h"
+#include "server/base/api.h"
 
 /* One classification or regression. A MultiInference request contains several classifications and
  * regressions. */

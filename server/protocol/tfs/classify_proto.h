@@ -11,7 +11,7 @@
 #include "server/base/budget.h"
 #include "server/protocol/tfs/classify.h"
 #include "server/protocol/tfs/model_spec.h"
-#include "server/protocol/wire.h"
+#include "server/base/wire.h"
 
 struct srv_inference_task {
     bool has_spec;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "server/json/json_number.h"
-#include "server/protocol/wire.h"
+#include "server/base/wire.h"
 
 /* The kinds of values in a Feature. Each number is the kind's field number in the Feature
  * message. */

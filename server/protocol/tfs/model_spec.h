@@ -9,7 +9,7 @@
 
 #include "runtime/base/arena.h"
 #include "server/base/serving_map.h"
-#include "server/protocol/wire.h"
+#include "server/base/wire.h"
 
 /* Merges a serialized ModelSpec into *out. Spans point into the message, or into the arena. */
 enum rt_status srv_model_spec_read(struct srv_cursor message, struct srv_model_spec *out,

@@ -6,7 +6,7 @@
 
 #include "runtime/base/log.h"
 #include "server/base/log_limit.h"
-#include "server/protocol/wire.h"
+#include "server/base/wire.h"
 #include "server/telemetry/metrics_page.h"
 #include "server/telemetry/metrics_total.h"
 #include "server/versions/manager.h"

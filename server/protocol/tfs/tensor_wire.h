@@ -11,7 +11,7 @@
 
 #include "runtime/core/tensor.h"
 #include "server/base/budget.h"
-#include "server/protocol/wire.h"
+#include "server/base/wire.h"
 
 /*
  * Reads a tensor from a TensorProto. Takes the bytes that the tensor occupies from `allowance`

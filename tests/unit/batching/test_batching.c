@@ -1,5 +1,6 @@
 #include "tests/support/test.h"
 
+#include "server/batching/scheduler_core.h"
 #include "server/config/batching.h"
 #include "tests/support/folder.h"
 
@@ -56,7 +57,7 @@ static void every_parameter_is_read(void **state)
     assert_true(b.splits_large);
     assert_int_equal(b.max_execution_batch_size, 64);
     static struct srv_core_policy p;
-    srv_batching_policy(&b, &p);
+    srv_core_policy_of(&b, &p);
     assert_int_equal(p.max_rows, 64);
     assert_int_equal(p.timeout_ns, 2000000);
     assert_int_equal(p.max_queue_batches, 100);
@@ -115,7 +116,7 @@ static void the_flag_has_three_meanings(void **state)
     static struct srv_core_policy p;
     assert_ok(srv_batching_of_server(&b, &o, &err), &err);
     assert_int_equal(b.mode, SRV_BATCHING_ROW_WISE);
-    srv_batching_policy(&b, &p);
+    srv_core_policy_of(&b, &p);
     assert_int_equal(p.max_rows, 64);
     assert_false(p.fixed);
     assert_int_equal(p.max_queue_batches, 0);

@@ -6,7 +6,7 @@
 #include "runtime/files/saved_model.h"
 #include "server/base/serving_map.h"
 #include "server/batching/job.h"
-#include "server/telemetry/access_log.h"
+#include "server/tracing/access.h"
 #include "server/tracing/profile.h"
 
 enum { SECOND = 1000000000 };

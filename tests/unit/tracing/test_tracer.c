@@ -6,7 +6,7 @@
 
 #include "server/base/serving_map.h"
 #include "server/batching/job.h"
-#include "server/telemetry/access_log.h"
+#include "server/tracing/access.h"
 #include "server/tracing/tracer.h"
 
 enum { MAX_RECORDS = 4 };

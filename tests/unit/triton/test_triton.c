@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/batching/scheduler_core.h"
 #include "server/versions/source.h"
 #include "tests/support/folder.h"
 #include "tests/support/test.h"
@@ -92,7 +93,7 @@ static void dynamic_batching_merges_the_model_s_signature_alone(void **state)
     assert_true(srv_batching_merges(&b, "s", false));
     assert_false(srv_batching_merges(&b, "other", false));
     assert_true(srv_batching_merges(&b, "other", true));
-    srv_batching_policy(&b, &policy);
+    srv_core_policy_of(&b, &policy);
     assert_true(policy.fixed);
     assert_true(policy.timeout_ns == INT64_MAX);
     assert_int_equal(policy.max_queue_batches, 0);
@@ -167,7 +168,7 @@ static void the_queue_and_the_instances_have_limits(void **state)
           "instance_group { count: 1 kind: KIND_CPU }");
     struct srv_core_policy policy;
     const struct srv_batching b = batching(SRV_BATCHING_ROW_WISE);
-    srv_batching_policy(&b, &policy);
+    srv_core_policy_of(&b, &policy);
     assert_int_equal(b.n_levels, 5);
     assert_int_equal(policy.level, 4);
     assert_int_equal(policy.max_queued_ns, 7000);

@@ -1,4 +1,4 @@
-#include "server/protocol/api.h"
+#include "server/base/api.h"
 
 static const struct {
     const char *name, *method, *verb;

@@ -1,4 +1,4 @@
-#include "server/protocol/wire.h"
+#include "server/base/wire.h"
 
 #include <string.h>
 
