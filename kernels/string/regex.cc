@@ -40,6 +40,25 @@ kn_regex *find(const std::string &pattern)
     return it->second;
 }
 
+/* Compiles a pattern. While many patterns are in use, a further one gets less memory for its
+ * states, unless its program needs more. RE2 forgets states if it has no memory for them. */
+kn_regex *make(const std::string &text)
+{
+    RE2::Options options;
+    std::unique_lock<std::mutex> guard(lock);
+    const bool has_many = in_use().size() >= KN_REGEX_MANY;
+
+    guard.unlock();
+    options.set_log_errors(false);
+    options.set_max_mem(has_many ? KN_REGEX_LESS_MEMORY : KN_REGEX_MEMORY);
+    auto *made = new kn_regex(text, options);
+    if (!has_many || made->re.error_code() != RE2::ErrorPatternTooLarge)
+        return made;
+    delete made;
+    options.set_max_mem(KN_REGEX_MEMORY);
+    return new kn_regex(text, options);
+}
+
 } // namespace
 
 struct kn_regex *kn_regex_get(const char *pattern, size_t n, char *why, size_t size)
@@ -52,10 +71,7 @@ try {
     const std::string text(pattern, n);
     if (kn_regex *known = find(text))
         return known;
-    RE2::Options options;
-    options.set_log_errors(false);
-    options.set_max_mem(KN_REGEX_MEMORY);
-    auto *made = new kn_regex(text, options);
+    auto *made = make(text);
     if (!made->re.ok()) {
         std::snprintf(why, size, "%s", made->re.error().c_str());
         delete made;

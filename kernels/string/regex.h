@@ -30,6 +30,10 @@ enum {
     KN_REGEX_MAX_PATTERN = 1 << 20,
     /* RE2's default limit for the memory of an expression, which TensorFlow uses as well */
     KN_REGEX_MEMORY = 8 << 20,
+    /* Limit while KN_REGEX_MANY other expressions are in use, unless the program needs more. No
+     * account counts the memory of the expressions that a model contains. */
+    KN_REGEX_LESS_MEMORY = 1 << 20,
+    KN_REGEX_MANY = 64,
 };
 #define KN_REGEX_MAX_WORK (INT64_C(1) << 31)
 
