@@ -70,19 +70,27 @@ enum { PIXEL_WORK = 8 };
 #define IMAGE_FLOATS(M, ...) M(RT_F16, struct kn_half, __VA_ARGS__) KN_FOR_WIDE(M, __VA_ARGS__)
 IMAGE_FLOATS(CONVERT, 0)
 
-/* Returns the bytes of image i. `buffer` has room for them. */
-static const uint8_t *bytes_of(struct rt_run *r, int64_t i, uint8_t *buffer)
+/* What the values of a Summary are made of. */
+struct source {
+    struct rt_span tag;
+    const struct rt_tensor *images, *bad_color;
+    bool is_only;    /* whether only one image may be written, whose tag has no number */
+    uint8_t *buffer; /* memory for the bytes of an image of floats */
+};
+
+/* Returns the bytes of image i, or NULL if the run must end. */
+static const uint8_t *bytes_of(struct rt_run *r, const struct source *s, int64_t i)
 {
-    const struct rt_tensor *x = &r->in[1];
+    const struct rt_tensor *x = s->images;
     const int64_t n = x->dim[1] * x->dim[2];
     const int channels = (int)x->dim[3];
-    const uint8_t *bad = rt_attr(r->node, "bad_color")->v.tensor->data;
+    const uint8_t *bad = s->bad_color->data;
     const void *pixels = kn_at(x, i * n * channels);
 
     switch (kn_dtype(x)) {
 #define X(dt, T, ...)                                                                              \
     case dt:                                                                                       \
-        return convert_##dt(r, pixels, n, channels, bad, buffer) ? NULL : buffer;
+        return convert_##dt(r, pixels, n, channels, bad, s->buffer) ? NULL : s->buffer;
         IMAGE_FLOATS(X, 0)
 #undef X
     default:
@@ -92,27 +100,19 @@ static const uint8_t *bytes_of(struct rt_run *r, int64_t i, uint8_t *buffer)
 
 /* ---- ImageSummary ---- */
 
-static enum rt_status check_color(const struct rt_tensor *bad, struct rt_error *err)
+enum rt_status kn_check_bad_color(const struct rt_tensor *bad_color, struct rt_error *err)
 {
-    if (bad->dtype != RT_U8)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "bad_color must be uint8, got %s",
-                       rt_dtype_name(kn_dtype(bad)));
-    if (bad->rank != 1)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "bad_color must be a vector, got shape %s",
-                       KN_TEXT(bad));
-    return RT_OK;
+    if (bad_color->rank == 1)
+        return RT_OK;
+    return rt_fail(err, RT_INVALID_ARGUMENT, "bad_color must be a vector, got shape %s",
+                   KN_TEXT(bad_color));
 }
 
-static enum rt_status check(struct rt_run *r)
+static enum rt_status check_images(struct rt_run *r, const struct rt_tensor *x,
+                                   const struct rt_tensor *bad)
 {
-    const struct rt_tensor *x = &r->in[1];
-    const struct rt_tensor *bad = rt_attr(r->node, "bad_color")->v.tensor;
     const int64_t channels = x->rank == 4 ? x->dim[3] : 0;
 
-    if (check_color(bad, r->err))
-        return r->err->code;
-    if (r->in[0].rank != 0)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "Tags must be a scalar");
     if (channels != 1 && channels != 3 && channels != 4)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Tensor must be 4-D with last dim 1, 3, or 4, not %s", KN_TEXT(x));
@@ -131,13 +131,12 @@ static enum rt_status check(struct rt_run *r)
 }
 
 /* Appends image i as a value of the Summary. */
-static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, int64_t i, bool is_only,
-                                uint8_t *buffer)
+static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, const struct source *s,
+                                int64_t i)
 {
-    const struct rt_str *tag = rt_strs(&r->in[0]);
-    const struct rt_tensor *x = &r->in[1];
+    const struct rt_tensor *x = s->images;
     const struct kn_png png = {
-        .pixels = bytes_of(r, i, buffer),
+        .pixels = bytes_of(r, s, i),
         .height = x->dim[1],
         .width = x->dim[2],
         .channels = (int)x->dim[3],
@@ -150,8 +149,9 @@ static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, int64_t i,
     if (!png.pixels)
         return r->err->code;
     enum rt_status st = RT_OK;
-    const size_t n = is_only ? (size_t)snprintf(suffix, sizeof suffix, "/image")
-                             : (size_t)snprintf(suffix, sizeof suffix, "/image/%lld", (long long)i);
+    const size_t n = s->is_only
+                         ? (size_t)snprintf(suffix, sizeof suffix, "/image")
+                         : (size_t)snprintf(suffix, sizeof suffix, "/image/%lld", (long long)i);
     kn_text_begin(&file, r);
     kn_text_begin(&image, r);
     if (kn_png_write(r, &png, &file)) {
@@ -166,9 +166,9 @@ static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, int64_t i,
         st = r->err->code ? r->err->code : rt_fail(r->err, RT_INTERNAL, "PNG encoding failed");
     }
     if (!st) {
-        kn_put_length(b, KN_SUMMARY_VALUE, kn_field_size(tag->n + n) + kn_field_size(image.n));
-        kn_put_length(b, KN_SUMMARY_TAG, tag->n + n);
-        rt_bytes_add(b, rt_str_data(tag), tag->n);
+        kn_put_length(b, KN_SUMMARY_VALUE, kn_field_size(s->tag.n + n) + kn_field_size(image.n));
+        kn_put_length(b, KN_SUMMARY_TAG, s->tag.n + n);
+        rt_bytes_add(b, s->tag.p, s->tag.n);
         rt_bytes_add(b, suffix, n);
         st = kn_put_bytes(r, b, IMAGE, image.p, image.n);
     }
@@ -177,25 +177,43 @@ static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, int64_t i,
     return st;
 }
 
-static enum rt_status run(struct rt_run *r)
+enum rt_status kn_put_image_values(struct rt_run *r, struct rt_bytes *b, struct rt_span tag,
+                                   const struct rt_tensor *images,
+                                   const struct rt_tensor *bad_color, int64_t most)
 {
-    const struct rt_tensor *x = &r->in[1];
-    const int64_t most = rt_attr_int(r->node, "max_images");
-    uint8_t *buffer = NULL;
-    struct rt_bytes b;
-    enum rt_status st = check(r);
+    struct source s = {tag, images, bad_color, most == 1, NULL};
+    enum rt_status st = check_images(r, images, bad_color);
 
     if (st)
         return st;
-    const int64_t n = x->dim[0] < most ? x->dim[0] : most;
-    if (x->dtype != RT_U8 && n) {
-        buffer = rt_scratch(r, (size_t)(x->dim[1] * x->dim[2] * x->dim[3]));
-        if (!buffer)
+    const int64_t n = images->dim[0] < most ? images->dim[0] : most;
+    if (images->dtype != RT_U8 && n) {
+        s.buffer = rt_scratch(r, (size_t)(images->dim[1] * images->dim[2] * images->dim[3]));
+        if (!s.buffer)
             return r->err->code;
     }
+    for (int64_t i = 0; i < n && !st && !b->failed; i++)
+        st = put_value(r, b, &s, i);
+    return st;
+}
+
+static enum rt_status run(struct rt_run *r)
+{
+    const struct rt_tensor *bad = rt_attr(r->node, "bad_color")->v.tensor;
+    const struct rt_str *tag = rt_strs(&r->in[0]);
+    struct rt_bytes b;
+
+    if (bad->dtype != RT_U8)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "bad_color must be uint8, got %s",
+                       rt_dtype_name(kn_dtype(bad)));
+    enum rt_status st = kn_check_bad_color(bad, r->err);
+    if (!st && r->in[0].rank != 0)
+        st = rt_fail(r->err, RT_INVALID_ARGUMENT, "Tags must be a scalar");
+    if (st)
+        return st;
     kn_text_begin(&b, r);
-    for (int64_t i = 0; i < n && !st && !b.failed; i++)
-        st = put_value(r, &b, i, most == 1, buffer);
+    st = kn_put_image_values(r, &b, rt_span_of(rt_str_data(tag), tag->n), &r->in[1], bad,
+                             rt_attr_int(r->node, "max_images"));
     if (!st)
         return kn_put_summary(r, &b);
     kn_text_end(&b);

@@ -45,8 +45,6 @@ static enum rt_status put_audio(struct rt_run *r, struct rt_bytes *b, const floa
     const double rounded = ceil((double)rate);
     struct rt_bytes file;
 
-    if (frames > 0 && channels == 0)
-        return rt_fail(r->err, RT_INVALID_ARGUMENT, "audio is null");
     kn_text_begin(&file, r);
     enum rt_status st = kn_wav_write(r, &file, samples, frames, channels, rt_int64_of(rounded));
     if (!st) {
@@ -67,11 +65,9 @@ static enum rt_status put_audio(struct rt_run *r, struct rt_bytes *b, const floa
 }
 
 /* Appends sound i of n as a value of the Summary. */
-static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, int64_t i, bool is_only,
-                                float rate)
+static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, struct rt_span tag,
+                                const struct rt_tensor *x, int64_t i, bool is_only, float rate)
 {
-    const struct rt_str *tag = rt_strs(&r->in[0]);
-    const struct rt_tensor *x = &r->in[1];
     const int64_t frames = x->dim[1], channels = x->rank == 3 ? x->dim[2] : 1;
     struct rt_bytes audio;
     char suffix[40];
@@ -84,9 +80,9 @@ static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, int64_t i,
     if (!st && audio.failed)
         st = kn_text_failed(&audio);
     if (!st) {
-        kn_put_length(b, KN_SUMMARY_VALUE, kn_field_size(tag->n + n) + kn_field_size(audio.n));
-        kn_put_length(b, KN_SUMMARY_TAG, tag->n + n);
-        rt_bytes_add(b, rt_str_data(tag), tag->n);
+        kn_put_length(b, KN_SUMMARY_VALUE, kn_field_size(tag.n + n) + kn_field_size(audio.n));
+        kn_put_length(b, KN_SUMMARY_TAG, tag.n + n);
+        rt_bytes_add(b, tag.p, tag.n);
         rt_bytes_add(b, suffix, n);
         st = kn_put_bytes(r, b, AUDIO, audio.p, audio.n);
     }
@@ -94,19 +90,32 @@ static enum rt_status put_value(struct rt_run *r, struct rt_bytes *b, int64_t i,
     return st;
 }
 
+enum rt_status kn_put_audio_values(struct rt_run *r, struct rt_bytes *b, struct rt_span tag,
+                                   const struct rt_tensor *sounds, float rate, int64_t most)
+{
+    const int64_t n = sounds->dim[0] < most ? sounds->dim[0] : most;
+    enum rt_status st = RT_OK;
+
+    for (int64_t i = 0; i < n && !st && !b->failed; i++)
+        st = put_value(r, b, tag, sounds, i, most == 1, rate);
+    return st;
+}
+
 static enum rt_status run(struct rt_run *r)
 {
-    const int64_t most = rt_attr_int(r->node, "max_outputs");
+    const struct rt_tensor *x = &r->in[1];
+    const struct rt_str *tag = rt_strs(&r->in[0]);
     struct rt_bytes b;
     float rate = 0;
     enum rt_status st = check(r, &rate);
 
+    if (!st && x->rank == 3 && x->dim[0] > 0 && x->dim[1] > 0 && x->dim[2] == 0)
+        st = rt_fail(r->err, RT_INVALID_ARGUMENT, "audio is null");
     if (st)
         return st;
-    const int64_t n = r->in[1].dim[0] < most ? r->in[1].dim[0] : most;
     kn_text_begin(&b, r);
-    for (int64_t i = 0; i < n && !st && !b.failed; i++)
-        st = put_value(r, &b, i, most == 1, rate);
+    st = kn_put_audio_values(r, &b, rt_span_of(rt_str_data(tag), tag->n), x, rate,
+                             rt_attr_int(r->node, "max_outputs"));
     if (!st)
         return kn_put_summary(r, &b);
     kn_text_end(&b);

@@ -23,18 +23,35 @@ enum {
     BUCKET_LIMIT = 0x32,
     BUCKET = 0x3a,
 };
-/* Returns element i of a tensor of real numbers. */
-static double real_at(const struct rt_tensor *t, int64_t i)
-{
-    switch (kn_dtype(t)) {
-#define X(dt, T)                                                                                   \
+/* Makes a function that returns element i of a tensor of real numbers or booleans. A conversion to
+ * float by way of double would round large integers twice. */
+#define CONVERTED(dt, T, to)                                                                       \
     case dt:                                                                                       \
-        return (double)KN_GET(dt, ((const T *)t->data)[i]);
-        KN_REALS(X)
-#undef X
-    default:
-        return 0;
+        return (to)KN_GET(dt, ((const T *)t->data)[i]);
+#define ELEMENT(name, to)                                                                          \
+    static to name(const struct rt_tensor *t, int64_t i)                                           \
+    {                                                                                              \
+        switch (kn_dtype(t)) {                                                                     \
+            KN_FOR_REALS(CONVERTED, to)                                                            \
+            CONVERTED(RT_BOOL, bool, to)                                                           \
+        default:                                                                                   \
+            return 0;                                                                              \
+        }                                                                                          \
     }
+ELEMENT(float_at, float)
+ELEMENT(double_at, double)
+
+static void put_tag(struct rt_bytes *b, struct rt_span tag)
+{
+    if (!tag.n) /* the serializer leaves out the default value */
+        return;
+    kn_put_length(b, KN_SUMMARY_TAG, tag.n);
+    rt_bytes_add(b, tag.p, tag.n);
+}
+
+static size_t tag_size(struct rt_span tag)
+{
+    return tag.n ? kn_field_size(tag.n) : 0;
 }
 
 /* ---- ScalarSummary ---- */
@@ -54,10 +71,21 @@ static enum rt_status check_scalars(struct rt_run *r)
                    tag ? "')" : "");
 }
 
+void kn_put_scalar_value(struct rt_bytes *b, struct rt_span tag, const struct rt_tensor *numbers,
+                         int64_t i)
+{
+    enum { FLOAT_FIELD = 5 };
+    const float v = float_at(numbers, i);
+
+    kn_put_length(b, KN_SUMMARY_VALUE, tag_size(tag) + FLOAT_FIELD);
+    put_tag(b, tag);
+    rt_bytes_addc(b, SIMPLE_VALUE);
+    rt_bytes_add(b, &v, sizeof v);
+}
+
 static enum rt_status scalar_run(struct rt_run *r)
 {
     const struct rt_str *tag = rt_strs(&r->in[0]);
-    enum { FLOAT_FIELD = 5 };
     int64_t left = RT_WORK;
     struct rt_bytes b;
     enum rt_status st = check_scalars(r);
@@ -66,16 +94,8 @@ static enum rt_status scalar_run(struct rt_run *r)
         return st;
     kn_text_begin(&b, r);
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]) && !st && !b.failed; i++) {
-        const float v = (float)real_at(&r->in[1], i);
-        const size_t n = tag[i].n;
-        kn_put_length(&b, KN_SUMMARY_VALUE, (n ? kn_field_size(n) : 0) + FLOAT_FIELD);
-        if (n) {
-            kn_put_length(&b, KN_SUMMARY_TAG, n);
-            rt_bytes_add(&b, rt_str_data(&tag[i]), n);
-        }
-        rt_bytes_addc(&b, SIMPLE_VALUE);
-        rt_bytes_add(&b, &v, sizeof v);
-        st = kn_spend_string(r, &left, n);
+        kn_put_scalar_value(&b, rt_span_of(rt_str_data(&tag[i]), tag[i].n), &r->in[1], i);
+        st = kn_spend_string(r, &left, tag[i].n);
     }
     if (!st)
         return kn_put_summary(r, &b);
@@ -168,57 +188,71 @@ static void put_histogram(struct rt_bytes *b, struct histogram *h)
     rt_bytes_add(b, h->count, bytes);
 }
 
-static enum rt_status histogram_fill(struct rt_run *r, struct histogram *h)
+/* Refuses a number that has no bucket. */
+static enum rt_status fail_number(struct rt_run *r, double v, const char *what, struct rt_span name)
 {
-    const struct rt_tensor *values = &r->in[1];
+    const int n = name.n < 256 ? (int)name.n : 256;
+
+    return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s in %s for: %.*s", isnan(v) ? "Nan" : "Infinity",
+                   isnan(v) ? "summary histogram" : what, n, (const char *)name.p);
+}
+
+static enum rt_status histogram_fill(struct rt_run *r, struct histogram *h,
+                                     const struct rt_tensor *numbers, const char *what,
+                                     struct rt_span name)
+{
     enum { WORK = 32 };
     int64_t left = RT_WORK;
     enum rt_status st = RT_OK;
 
     histogram_begin(h);
-    for (int64_t i = 0; i < rt_tensor_count(values) && !st; i++) {
-        const double v = real_at(values, i);
-        if (isnan(v))
-            return rt_fail(r->err, RT_INVALID_ARGUMENT, "Nan in summary histogram for: %s",
-                           r->node->name);
-        if (isinf(v))
-            return rt_fail(r->err, RT_INVALID_ARGUMENT, "Infinity in Histogram for: %s",
-                           r->node->name);
+    for (int64_t i = 0; i < rt_tensor_count(numbers) && !st; i++) {
+        const double v = double_at(numbers, i);
+        if (!isfinite(v))
+            return fail_number(r, v, what, name);
         histogram_add(h, v);
         st = rt_run_spend(r, &left, WORK);
     }
     return st;
 }
 
+enum rt_status kn_put_histogram_value(struct rt_run *r, struct rt_bytes *b, struct rt_span tag,
+                                      const struct rt_tensor *numbers, const char *what,
+                                      struct rt_span name)
+{
+    struct histogram *h = rt_scratch(r, sizeof *h);
+    enum rt_status st = h ? histogram_fill(r, h, numbers, what, name) : r->err->code;
+    struct rt_bytes inner;
+
+    if (st)
+        return st;
+    kn_text_begin(&inner, r);
+    put_histogram(&inner, h);
+    if (inner.failed)
+        st = kn_text_failed(&inner);
+    kn_put_length(b, KN_SUMMARY_VALUE, tag_size(tag) + kn_field_size(inner.n));
+    put_tag(b, tag);
+    kn_put_length(b, HISTOGRAM, inner.n);
+    rt_bytes_add(b, inner.p, inner.n);
+    kn_text_end(&inner);
+    return st;
+}
+
 static enum rt_status histogram_run(struct rt_run *r)
 {
     const struct rt_str *tag = rt_strs(&r->in[0]);
-    struct rt_bytes all, inner;
+    const char *name = r->node->name;
+    struct rt_bytes b;
 
     if (r->in[0].rank != 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "tags must be scalar");
-    struct histogram *h = rt_scratch(r, sizeof *h);
-    enum rt_status st = h ? histogram_fill(r, h) : r->err->code;
-    if (st)
-        return st;
-    kn_text_begin(&all, r);
-    kn_text_begin(&inner, r);
-    put_histogram(&inner, h);
-    kn_put_length(&all, KN_SUMMARY_VALUE,
-                  (tag->n ? kn_field_size(tag->n) : 0) + kn_field_size(inner.n));
-    if (tag->n) {
-        kn_put_length(&all, KN_SUMMARY_TAG, tag->n);
-        rt_bytes_add(&all, rt_str_data(tag), tag->n);
-    }
-    kn_put_length(&all, HISTOGRAM, inner.n);
-    rt_bytes_add(&all, inner.p, inner.n);
-    if (inner.failed) {
-        st = kn_text_failed(&inner);
-        kn_text_end(&all);
-    } else {
-        st = kn_put_summary(r, &all);
-    }
-    kn_text_end(&inner);
+    kn_text_begin(&b, r);
+    const enum rt_status st =
+        kn_put_histogram_value(r, &b, rt_span_of(rt_str_data(tag), tag->n), &r->in[1], "Histogram",
+                               rt_span_of(name, strlen(name)));
+    if (!st)
+        return kn_put_summary(r, &b);
+    kn_text_end(&b);
     return st;
 }
 

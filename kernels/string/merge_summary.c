@@ -126,45 +126,54 @@ static enum rt_status merge_run(struct rt_run *r)
 /* Fields of Summary.Value, as tags of the wire format: number * 8 + wire type. */
 enum { TENSOR = 0x42, METADATA = 0x4a };
 
-static enum rt_status put_tensor(struct rt_run *r, struct rt_bytes *b, struct rt_bytes *metadata)
+/* Writes the metadata of a value in TensorFlow's order of fields. */
+static enum rt_status put_metadata(struct rt_run *r, struct rt_bytes *b, struct rt_span metadata)
 {
-    const struct rt_str *tag = rt_strs(&r->in[0]), *more = rt_strs(&r->in[2]);
     const struct rt_check check = rt_run_as_check(r);
-    struct rt_str tensor = {0};
-    enum rt_status st = kn_tensor_to_bytes(r, &r->in[1], KN_STRING_FIELD, &tensor);
+    const enum rt_status st = rt_summary_put_metadata(metadata, rt_run_pool(r), &check, b, r->err);
 
-    if (!st)
-        st = rt_summary_put_metadata(rt_span_of(rt_str_data(more), more->n), rt_run_pool(r), &check,
-                                     metadata, r->err);
-    if (!st && metadata->failed)
-        st = kn_text_failed(metadata);
+    return !st && b->failed ? kn_text_failed(b) : st;
+}
+
+enum rt_status kn_put_tensor_value(struct rt_run *r, struct rt_bytes *b, struct rt_span tag,
+                                   const struct rt_tensor *t, const struct rt_span *metadata)
+{
+    struct rt_str tensor = {0};
+    struct rt_bytes more;
+
+    kn_text_begin(&more, r);
+    enum rt_status st = kn_tensor_to_bytes(r, t, KN_STRING_FIELD, &tensor);
+    if (!st && metadata)
+        st = put_metadata(r, &more, *metadata);
     if (!st) {
         kn_put_length(b, KN_SUMMARY_VALUE,
-                      (tag->n ? kn_field_size(tag->n) : 0) + kn_field_size(tensor.n) +
-                          kn_field_size(metadata->n));
-        if (tag->n)
-            st = kn_put_bytes(r, b, KN_SUMMARY_TAG, rt_str_data(tag), tag->n);
+                      (tag.n ? kn_field_size(tag.n) : 0) + kn_field_size(tensor.n) +
+                          (metadata ? kn_field_size(more.n) : 0));
+        if (tag.n)
+            st = kn_put_bytes(r, b, KN_SUMMARY_TAG, tag.p, tag.n);
         if (!st)
             st = kn_put_bytes(r, b, TENSOR, rt_str_data(&tensor), tensor.n);
-        if (!st)
-            st = kn_put_bytes(r, b, METADATA, metadata->p, metadata->n);
+        if (!st && metadata)
+            st = kn_put_bytes(r, b, METADATA, more.p, more.n);
     }
+    kn_text_end(&more);
     rt_str_clear(&tensor);
     return st;
 }
 
 static enum rt_status tensor_run(struct rt_run *r)
 {
-    struct rt_bytes b, metadata;
+    const struct rt_str *tag = rt_strs(&r->in[0]), *more = rt_strs(&r->in[2]);
+    struct rt_bytes b;
 
     if (r->in[0].rank != 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "tag must be scalar");
     if (r->in[2].rank != 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, "serialized_summary_metadata must be scalar");
+    const struct rt_span metadata = rt_span_of(rt_str_data(more), more->n);
     kn_text_begin(&b, r);
-    kn_text_begin(&metadata, r);
-    const enum rt_status st = put_tensor(r, &b, &metadata);
-    kn_text_end(&metadata);
+    const enum rt_status st =
+        kn_put_tensor_value(r, &b, rt_span_of(rt_str_data(tag), tag->n), &r->in[1], &metadata);
     if (!st)
         return kn_put_summary(r, &b);
     kn_text_end(&b);
