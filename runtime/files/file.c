@@ -120,11 +120,27 @@ int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err)
     return fd;
 }
 
+/* Writes a piece at the end of a file. Calls `check` before each megabyte. */
+static enum rt_status write_piece(int fd, const char *name, struct rt_span piece,
+                                  const struct rt_check *check, struct rt_error *err)
+{
+    while (piece.n) {
+        const enum rt_status st = rt_check_call(check, err);
+        if (st)
+            return st;
+        const ssize_t k = write(fd, piece.p, piece.n < PIECE ? piece.n : PIECE);
+        if (k >= 0)
+            piece = rt_span_of(piece.p + k, piece.n - (size_t)k);
+        else if (errno != EINTR)
+            return rt_fail_errno(err, name, errno);
+    }
+    return RT_OK;
+}
+
 enum rt_status rt_file_write_temp(const char *path, const void *p, size_t n,
                                   const struct rt_check *check, char *temp, size_t capacity,
                                   struct rt_error *err)
 {
-    size_t done = 0;
     enum rt_status st = RT_OK;
     struct rt_error why = {0};
     int fd = rt_file_temp(path, temp, capacity, &why);
@@ -133,16 +149,7 @@ enum rt_status rt_file_write_temp(const char *path, const void *p, size_t n,
         rt_error_copy(err, &why);
         return why.code;
     }
-    while (done < n && !st) {
-        st = rt_check_call(check, err);
-        if (st)
-            break;
-        ssize_t k = write(fd, (const char *)p + done, n - done < PIECE ? n - done : PIECE);
-        if (k >= 0)
-            done += (size_t)k;
-        else if (errno != EINTR)
-            st = rt_fail_errno(err, path, errno);
-    }
+    st = write_piece(fd, path, rt_span_of(p, n), check, err);
     if (close(fd) && !st)
         st = rt_fail_errno(err, path, errno);
     if (st)
@@ -183,29 +190,61 @@ static enum rt_status find_file_system(const char *path, struct statvfs *v, stru
     return RT_OK;
 }
 
+enum { PART = 20 }; /* the reserve of a file system is at most this fraction of it */
+
+/* Checks that a file system keeps its reserve of bytes if n more are written. */
+static enum rt_status check_bytes(const struct statvfs *v, const char *path, size_t n,
+                                  struct rt_error *err)
+{
+    enum { MOST_BYTES = 1 << 30 };
+    const uint64_t block = v->f_frsize ? v->f_frsize : v->f_bsize;
+    const uint64_t part = (uint64_t)v->f_blocks / PART * block;
+    const uint64_t reserve = part < MOST_BYTES ? part : MOST_BYTES;
+    const uint64_t is_free = (uint64_t)v->f_bavail * block;
+    const bool is_known = v->f_blocks && block;
+
+    if (!is_known || (is_free >= reserve && n <= is_free - reserve))
+        return RT_OK;
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                   "%s: the file system has %llu bytes left, of which %llu are kept free", path,
+                   (unsigned long long)is_free, (unsigned long long)reserve);
+}
+
 enum rt_status rt_file_check_space(const char *path, size_t n, struct rt_error *err)
 {
-    enum { PART = 20, MOST_BYTES = 1 << 30, MOST_FILES = 10000 };
+    enum { MOST_FILES = 10000 };
     struct statvfs v;
-    const enum rt_status st = find_file_system(path, &v, err);
+    enum rt_status st = find_file_system(path, &v, err);
 
+    if (!st)
+        st = check_bytes(&v, path, n, err);
     if (st)
         return st;
-    const uint64_t block = v.f_frsize ? v.f_frsize : v.f_bsize;
-    const uint64_t part = (uint64_t)v.f_blocks / PART * block;
-    const uint64_t reserve = part < MOST_BYTES ? part : MOST_BYTES;
-    const uint64_t is_free = (uint64_t)v.f_bavail * block;
-    const bool is_known = v.f_blocks && block;
-    if (is_known && (is_free < reserve || n > is_free - reserve))
-        return rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                       "%s: the file system has %llu bytes left, of which %llu are kept free", path,
-                       (unsigned long long)is_free, (unsigned long long)reserve);
     const uint64_t files = (uint64_t)v.f_files / PART;
     if (v.f_favail < (files < MOST_FILES ? files : MOST_FILES))
         return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                        "%s: the file system has room for %llu more files, which are kept free",
                        path, (unsigned long long)v.f_favail);
     return RT_OK;
+}
+
+enum rt_status rt_file_append(int fd, const char *name, int64_t *size, const struct rt_span *pieces,
+                              int n_pieces, const struct rt_check *check, struct rt_error *err)
+{
+    struct statvfs v;
+    size_t n = 0;
+
+    for (int i = 0; i < n_pieces; i++)
+        n += pieces[i].n;
+    enum rt_status st =
+        fstatvfs(fd, &v) ? rt_fail_errno(err, name, errno) : check_bytes(&v, name, n, err);
+    for (int i = 0; i < n_pieces && !st; i++)
+        st = write_piece(fd, name, pieces[i], check, err);
+    if (!st)
+        *size += (int64_t)n;
+    else if (ftruncate(fd, *size))
+        st = rt_fail(err, RT_DATA_LOSS, "%s; a part of a failed write stays in the file", name);
+    return st;
 }
 
 enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err)

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "runtime/base/check.h"
+#include "runtime/base/span.h"
 #include "runtime/base/regular_file.h"
 
 /*
@@ -50,6 +51,14 @@ int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err)
  * that it is full.
  */
 enum rt_status rt_file_check_space(const char *path, size_t n, struct rt_error *err);
+/*
+ * Appends the pieces to a file of *size bytes that is open for appending, and adds their size to
+ * *size. Keeps a reserve of space (rt_file_check_space). Calls `check`, which may be NULL, before
+ * each megabyte. If the call fails, it truncates the file to *size bytes, so that no part of the
+ * pieces stays. `name` is the file's name for messages.
+ */
+enum rt_status rt_file_append(int fd, const char *name, int64_t *size, const struct rt_span *pieces,
+                              int n_pieces, const struct rt_check *check, struct rt_error *err);
 /* Creates the directory and all missing parent directories. */
 enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err);
 #endif

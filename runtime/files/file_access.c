@@ -393,6 +393,47 @@ enum rt_status rt_file_access_write(const struct rt_file_access *a, struct rt_sp
     return st;
 }
 
+/* Appends the name of a file to that of its directory. */
+static enum rt_status add_file(struct place *p, const char *file, struct rt_error *err)
+{
+    const size_t n = strlen(p->path), size = strlen(file);
+
+    if (strchr(file, '/')) /* as in TensorFlow, where a part of the name is no directory */
+        return fail(err, p->name, ENOENT);
+    if (size > NAME_MAX || n + 1 + size >= sizeof p->path)
+        return fail(err, p->name, ENAMETOOLONG);
+    p->path[n] = '/';
+    memcpy(p->path + n + 1, file, size + 1);
+    return RT_OK;
+}
+
+enum rt_status rt_file_access_create(const struct rt_file_access *a, struct rt_span directory,
+                                     const char *file, int *fd, struct rt_error *err)
+{
+    char copy[RT_FILE_NAME_BYTES];
+    struct place p;
+    const char *last;
+    int parent = -1;
+    enum rt_status st = find_place(a, true, directory, copy, &p, err);
+
+    *fd = -1;
+    if (!st)
+        st = add_file(&p, file, err);
+    if (!st)
+        st = rt_file_check_space(p.path, 0, err);
+    if (!st)
+        st = open_parent(&p, true, &parent, &last, err);
+    if (!st) {
+        *fd = openat(parent, last, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                     0666);
+        if (*fd < 0)
+            st = fail(err, p.name, errno);
+    }
+    if (parent >= 0)
+        close(parent);
+    return st;
+}
+
 /* ---- matching ---- */
 
 struct match {

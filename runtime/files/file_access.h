@@ -63,6 +63,15 @@ enum rt_status rt_file_access_write(const struct rt_file_access *a, struct rt_sp
                                     struct rt_error *err);
 
 /*
+ * Creates a file in a directory and opens it for appending. Sets *fd, which the caller must close.
+ * Sets *fd to -1 on failure. Creates missing directories, 32 at most. Refuses what
+ * rt_file_access_write refuses, and a name that exists: with RT_ALREADY_EXISTS. Messages name the
+ * directory.
+ */
+enum rt_status rt_file_access_create(const struct rt_file_access *a, struct rt_span directory,
+                                     const char *file, int *fd, struct rt_error *err);
+
+/*
  * Calls found(arg, name) for each file and directory whose name matches a pattern, in any order,
  * and stops when a call fails. As in TensorFlow, '*', '?' and '[...]' match within a component,
  * also names that begin with '.', and '\' quotes a character. Names begin as the pattern does, and
