@@ -45,6 +45,8 @@ static enum rt_status put_audio(struct rt_run *r, struct rt_bytes *b, const floa
     const double rounded = ceil((double)rate);
     struct rt_bytes file;
 
+    if (frames > 0 && channels == 0)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "audio is null");
     kn_text_begin(&file, r);
     enum rt_status st = kn_wav_write(r, &file, samples, frames, channels, rt_int64_of(rounded));
     if (!st) {
@@ -109,8 +111,6 @@ static enum rt_status run(struct rt_run *r)
     float rate = 0;
     enum rt_status st = check(r, &rate);
 
-    if (!st && x->rank == 3 && x->dim[0] > 0 && x->dim[1] > 0 && x->dim[2] == 0)
-        st = rt_fail(r->err, RT_INVALID_ARGUMENT, "audio is null");
     if (st)
         return st;
     kn_text_begin(&b, r);

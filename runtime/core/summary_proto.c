@@ -5,7 +5,10 @@
 
 #include "proto/pack.h"
 #include "proto/unpack.h"
+#include "proto/valid.h"
+#include "tensorflow/core/framework/graph.pb-c.h"
 #include "tensorflow/core/framework/summary.pb-c.h"
+#include "tensorflow/core/util/event.pb-c.h"
 
 /* Returns whether a string is UTF-8, as proto3 demands. */
 static bool is_utf8(const char *s)
@@ -131,4 +134,17 @@ enum rt_status rt_summary_put_metadata(struct rt_span bytes, struct rt_pool *poo
     st = put(s.message, pool, check, out, err);
     rt_summary_clear(&s);
     return st;
+}
+
+enum rt_status rt_event_message_check(enum rt_event_message kind, struct rt_span bytes,
+                                      const char *words, const struct rt_check *check,
+                                      struct rt_error *err)
+{
+    static const ProtobufCMessageDescriptor *const types[] = {
+        [RT_SUMMARY_MESSAGE] = &tensorflow__summary__descriptor,
+        [RT_GRAPH_MESSAGE] = &tensorflow__graph_def__descriptor,
+        [RT_EVENT_MESSAGE] = &tensorflow__event__descriptor};
+    const enum rt_status st = pb_validate(types[kind], bytes, words, check, err);
+
+    return st == RT_DATA_LOSS ? rt_fail(err, st, "%s", words) : st;
 }

@@ -1,7 +1,8 @@
 /*
- * Reads and writes Summary messages, which TensorBoard reads. The bytes are those that TensorFlow
- * writes: fields in the order of their numbers, followed by the fields that are not known. Unlike
- * in TensorFlow, a known field of another wire type makes a message invalid.
+ * Reads and writes Summary messages, which TensorBoard reads, and checks messages for event files.
+ * The bytes are those that TensorFlow writes: fields in the order of their numbers, followed by the
+ * fields that are not known. Unlike in TensorFlow, a known field of another wire type makes a
+ * message invalid.
  *
  * Threads: any; all data belongs to the caller.
  */
@@ -35,5 +36,10 @@ enum rt_status rt_summary_put(const struct rt_summary *s, size_t i, const struct
 enum rt_status rt_summary_put_metadata(struct rt_span bytes, struct rt_pool *pool,
                                        const struct rt_check *check, struct rt_bytes *out,
                                        struct rt_error *err);
+/* Returns RT_DATA_LOSS with a given text unless `bytes` is a message of this kind (pb_validate). */
+enum rt_event_message { RT_SUMMARY_MESSAGE, RT_GRAPH_MESSAGE, RT_EVENT_MESSAGE };
+enum rt_status rt_event_message_check(enum rt_event_message kind, struct rt_span bytes,
+                                      const char *words, const struct rt_check *check,
+                                      struct rt_error *err);
 
 #endif

@@ -388,6 +388,8 @@ def main():
     parser.add_argument("--alone", action="store_true", help="without TensorFlow: that nothing ends our process")
     parser.add_argument("--most", type=int, default=20, help="kinds of difference shown per op")
     options = parser.parse_args()
+    options.runner = os.path.abspath(options.runner)
+    run.enter_own_directory()
     for family in options.families or sorted(p.stem for p in (run.HERE / "specs").glob("*.py")):
         run.load_family(family)
 

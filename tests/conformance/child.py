@@ -1,8 +1,12 @@
 """Runs op_runner as a child process. Needs only numpy."""
 
+import atexit
+import os
 import re
+import shutil
 import struct
 import subprocess
+import tempfile
 
 import numpy as np
 
@@ -21,6 +25,14 @@ def plain_text(text):
     text = re.sub(r"^Graph execution error:\s+", "", text)
     text = re.sub(r"goo\.gle/debug\w+ *\n?", "", text)  # removes the links that protobuf adds to debug strings
     return re.split(r"\n\t \[\[", text)[0].strip()
+
+
+def enter_own_directory():
+    """Changes to a temporary working directory, in which cases may write files under relative names. A recorded case cannot have
+    other names."""
+    place = tempfile.mkdtemp(prefix="slipway-cases-")
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    os.chdir(place)
 
 
 def packed(data):

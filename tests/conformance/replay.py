@@ -20,7 +20,7 @@ import sys
 
 import numpy as np
 
-from child import Child, Refusal, decode, packed, same_bits
+from child import Child, Refusal, decode, enter_own_directory, packed, same_bits
 from comparing import compare_arrays
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -144,6 +144,8 @@ def main():
                         help="on the fake GPU (the default), or on a GPU with this precision of products")
     parser.add_argument("--most", type=int, default=3, help="failing cases shown per op")
     options = parser.parse_args()
+    options.runner = os.path.abspath(options.runner)
+    enter_own_directory()
     environment = dict(os.environ)
     if options.gpu:
         environment["SLIPWAY_TEST_ACCELERATOR"] = "gpu_tf32" if options.gpu == "tf32" else "gpu"

@@ -21,6 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ONEDNN = os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0") == "1"
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+STARTED_IN = os.getcwd()
 # GPU kernels may round differently from CPU kernels, so their results are compared only with TensorFlow's.
 ON_GPU = os.environ.get("SLIPWAY_TEST_ACCELERATOR") == "gpu"
 
@@ -29,7 +30,7 @@ import numpy as np  # noqa: E402
 import coverage  # noqa: E402
 import recording  # noqa: E402
 import spec as spec_module  # noqa: E402
-from child import Child, Refusal, packed, plain_text, same_bits  # noqa: E402
+from child import Child, Refusal, enter_own_directory, packed, plain_text, same_bits  # noqa: E402
 from comparing import compare_arrays  # noqa: E402
 from spec import Const, Graph  # noqa: E402
 
@@ -278,7 +279,7 @@ def run_with_onednn(specs):
     if ONEDNN or not any(s.onednn for s in specs):
         return 0
     command = [sys.executable, *sys.argv]
-    return subprocess.run(command, env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "1"}).returncode
+    return subprocess.run(command, env={**os.environ, "TF_ENABLE_ONEDNN_OPTS": "1"}, cwd=STARTED_IN).returncode
 
 
 def load_family(name):
@@ -312,6 +313,8 @@ def main():
     parser.add_argument("--record", action="store_true", help="write cases with TensorFlow's answers to recorded/, and end")
     parser.add_argument("--most", type=int, default=3, help="failing cases shown per op")
     options = parser.parse_args()
+    options.runner = os.path.abspath(options.runner)
+    enter_own_directory()
 
     families = options.families or all_families()
     if options.record:

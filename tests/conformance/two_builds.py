@@ -278,6 +278,8 @@ def main():
     global run, spec_module
     import run
     import spec as spec_module
+    options.old, options.new, options.models = (path and os.path.abspath(path) for path in (options.old, options.new, options.models))
+    run.enter_own_directory()
     report = Report(options.most)
     for part in options.part or PARTS:
         print(f"{part}:", flush=True)

@@ -457,6 +457,27 @@ case("ReadFile", LINES_FILE, ("read", "ReadFile", [scalar("string", b"./lines")]
 case("MatchingFiles", LINES_FILE, ("match", "MatchingFiles", [s("*", "l?ne[s]", "lines")], {}), steps=[["write"], ["match:0"]])
 case("ImmutableConst", LINES_FILE, ("op", "ImmutableConst", [], {"dtype": "int16", "shape": [3], "memory_region_name": "lines"}),
      steps=[["write"], ["op:0"]])
+EVENT_WRITER = ("writer", "SummaryWriter", [], {"shared_name": "w"})
+EVENT_FILE = ("create", "CreateSummaryFileWriter",
+              ["writer", scalar("string", b"events"), scalar("int32", 1), scalar("int32", 1000), scalar("string", b".x")], {})
+EVENT_STEP, EVENT_TAG = scalar("int64", 3), scalar("string", b"tag")
+for op, inputs, attrs in (
+        ("WriteScalarSummary", [EVENT_STEP, EVENT_TAG, scalar("float32", 1.5)], {"T": "float32"}),
+        ("WriteHistogramSummary", [EVENT_STEP, EVENT_TAG, f32([3], [-1, 0, 2])], {"T": "float32"}),
+        ("WriteSummary", [EVENT_STEP, f32([2], [1, 2]), EVENT_TAG, scalar("string", b"\x12\x01d")], {"T": "float32"}),
+        ("WriteImageSummary", [EVENT_STEP, EVENT_TAG, f32([1, 2, 2, 1], [0.5, -0.5, 1, 3]), t("uint8", [4], [255, 0, 0, 255])],
+         {"T": "float32", "max_images": 3}),
+        ("WriteAudioSummary", [EVENT_STEP, EVENT_TAG, f32([1, 3, 2], [0.5, -0.5, 1, -1, 0, 2]), scalar("float32", 8000.0)],
+         {"max_outputs": 3}),
+        ("WriteRawProtoSummary", [EVENT_STEP, s(b"\n\x08\n\x01a\x15\0\0\x80?", "")], {}),
+        ("WriteGraphSummary", [EVENT_STEP, scalar("string", b"\n\x03\n\x01n")], {}),
+        ("ImportEvent", [scalar("string", b"\t\0\0\0\0\0\0\xf0?\x10\x05*\x02\n\0")], {})):
+    case(op, EVENT_WRITER, EVENT_FILE, ("op", op, ["writer", *inputs], attrs), steps=[["create"], ["op"], ["op"]])
+for op in ("SummaryWriter", "CreateSummaryFileWriter", "FlushSummaryWriter", "CloseSummaryWriter"):
+    case(op, EVENT_WRITER, EVENT_FILE,
+         ("op", "WriteScalarSummary", ["writer", EVENT_STEP, EVENT_TAG, scalar("float32", 1.5)], {"T": "float32"}),
+         ("flush", "FlushSummaryWriter", ["writer"], {}), ("close", "CloseSummaryWriter", ["writer"], {}),
+         steps=[["create"], ["op"], ["flush"], ["close"], ["create"], ["op"]])
 READER_ATTRS = {"FixedLengthRecordReader": {"record_bytes": 2, "header_bytes": 1}, "TextLineReader": {"skip_header_lines": 1}}
 READS = {"ReaderRead": ([], ["read:0", "read:1"]), "ReaderReadUpTo": ([scalar("int64", 2)], ["read:0", "read:1"])}
 STATE = {"ReaderNumRecordsProduced": ["state:0"], "ReaderNumWorkUnitsCompleted": ["state:0"], "ReaderSerializeState": ["state:0"],

@@ -298,3 +298,173 @@ def readers(g, op):
             for attrs in READERS[kind][:2]:
                 yield graph(kind, attrs, INPUTS[kind], plan)
                 yield graph(kind, attrs, INPUTS[kind][:2], plan + " " + plan, name="two files")
+
+# ---- event files -----------------------------------------------------------------------------------------------------
+
+
+
+def events_graph(writes, name, texts=True, twice=False, max_queue=10, flush_millis=10**6, suffix=".v2", sizes=False, close="flush", **create):
+    """Makes a graph that writes an event file and reads it back. `writes` takes tf and a writer and returns the operations that write
+    events; each has a run of its own. A directory with a random name, which a variable keeps, gives each session a file of its own.
+    The time, which begins an event, and what a file's name says of it are left out. `sizes`: the file is read after each write."""
+    writer_name = f"events{next(NUMBER)}"
+
+    def build(tf):
+        R, later = tf.raw_ops, lambda x: x if isinstance(x, tf.Tensor) else tf.constant(x)
+        kept = R.VarHandleOp(dtype=tf.string, shape=[], shared_name=f"{writer_name}/directory")
+        drawn = tf.strings.join(["events/", writer_name, "-", tf.strings.as_string(tf.random.uniform([], maxval=2**62, dtype=tf.int64))])
+        w = R.SummaryWriter(shared_name=writer_name)
+        place = R.ReadVariableOp(resource=kept, dtype=tf.string)
+        given = dict(logdir=place, max_queue=max_queue, flush_millis=flush_millis, filename_suffix=suffix) | {
+            k: tf.compat.v1.placeholder_with_default(later(v(place) if callable(v) else v), None) for k, v in create.items()}
+        opened = [R.CreateSummaryFileWriter(writer=w, **given)]
+        files = R.MatchingFiles(pattern=tf.strings.join([place, "/*"]))
+        look = [[tf.strings.length(R.ReadFile(filename=files[0]))]] if sizes else []
+        q = R.FIFOQueueV2(component_types=[tf.string], shapes=[[]], shared_name=f"{writer_name}/files")
+        rd = R.TFRecordReaderV2(shared_name=f"{writer_name}/reader")
+        with tf.control_dependencies([R.QueueEnqueueManyV2(handle=q, components=[files])]):
+            ended = R.QueueCloseV2(handle=q)
+        with tf.control_dependencies([ended]):
+            _, events = R.ReaderReadUpToV2(reader_handle=rd, queue_handle=q, num_records=tf.constant(100, tf.int64))
+        untimed = R.Substr(input=tf.strings.join([events, "123456789"]), pos=9, len=2**30)
+        names = R.StaticRegexReplace(input=files, pattern=r"^events/[a-z0-9-]+/events\.out\.tfevents\.\d{10}\..+?\.\d+\.\d+", rewrite="NAME")
+        runs = [[R.AssignVariableOp(resource=kept, value=drawn)], opened] + ([opened] if twice else []) + look
+        for op in writes(tf, w):
+            runs += [[op]] + look
+        last = {"flush": R.FlushSummaryWriter, "close": R.CloseSummaryWriter}[close]
+        return runs + [[last(writer=w)], [names], [untimed]]
+
+    return Graph(build, name=name, texts=texts)
+
+
+def event_messages(op):
+    """Returns messages for the op that writes given messages: well-formed ones and others."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+
+    def value(tag, number):
+        return v1.Summary(value=[v1.Summary.Value(tag=tag, simple_value=number)]).SerializeToString()
+
+    if op == "WriteRawProtoSummary":
+        return [value("a", 1.5), [value("a", 1), value("b", 2)], [[value("a", 1)], [value("b", 2)]], [], b"", [b"", b""], b"\x9a\x06\x01z", b"\xff",
+                [value("a", 1), b"\xff"], b"\n\x03\n\x01\xff", b"\n\x05\n", b"\x08\x01"]
+    if op == "WriteGraphSummary":
+        graph = v1.GraphDef(node=[v1.NodeDef(name="n", op="NoOp", input=["a"])])
+        return [graph.SerializeToString(), b"", b"\x9a\x06\x01z", b"\xff", b"\n\x03\n\x01\xff", [graph.SerializeToString()]]
+    event = v1.Event(wall_time=7, step=-3, summary=v1.Summary(value=[v1.Summary.Value(tag="t", simple_value=1)])).SerializeToString()
+    session = v1.Event(wall_time=8, session_log=v1.SessionLog(status=v1.SessionLog.START, msg="m")).SerializeToString()
+    return [event, session, [event], v1.Event(wall_time=9, step=4, graph_def=b"g").SerializeToString(), event + b"\x9a\x06\x01z", b"\xff", b"\x1a\x01\xff",
+            b"*\x02\n\x05", b"\t"]
+
+
+@spec("SummaryWriter", "CreateSummaryFileWriter", "FlushSummaryWriter", "CloseSummaryWriter", "WriteScalarSummary", "WriteHistogramSummary",
+      "WriteSummary", "WriteImageSummary", "WriteAudioSummary", "WriteRawProtoSummary", "WriteGraphSummary", "ImportEvent")
+def events(g, op):
+    def scalars(tf, w, n=3):
+        return [tf.raw_ops.WriteScalarSummary(writer=w, step=np.int64(k), tag=f"t{k}", value=np.float32(k) / 2) for k in range(n)]
+
+    def calls(inputs, name, **how):
+        """Writes with the op and each row of inputs."""
+        def writes(tf, w):
+            later = lambda x: tf.compat.v1.placeholder_with_default(tf.constant(x), None)
+            return [getattr(tf.raw_ops, op)(writer=w, **{k: later(v) if isinstance(v, (np.ndarray, np.generic, list, bytes)) else v for k, v in row.items()})
+                    for row in inputs]
+        return events_graph(writes, name, **how)
+
+    step = np.int64(3)
+    if op == "SummaryWriter":
+        yield events_graph(scalars, "once")
+        yield events_graph(scalars, "twice", twice=True)
+
+        def none(tf, w):
+            R, other = tf.raw_ops, tf.raw_ops.SummaryWriter(shared_name=f"none{next(NUMBER)}")
+            return [R.WriteScalarSummary(writer=other, step=step, tag="a", value=1.0), R.FlushSummaryWriter(writer=other), R.CloseSummaryWriter(writer=other),
+                    R.WriteGraphSummary(writer=other, step=step, tensor=b"\xff"), R.ImportEvent(writer=other, event=b"\xff")]
+
+        yield events_graph(none, "a writer that is not open")
+        return
+    if op == "CreateSummaryFileWriter":
+        for suffix in ("", ".", "x", ".x.y", ".."):
+            yield events_graph(scalars, f"suffix {suffix!r}", suffix=suffix)
+        for n in (0, 1, 2, 3, 10, -1):
+            yield events_graph(lambda tf, w: scalars(tf, w, 7), f"max_queue {n}", max_queue=n, sizes=True)
+        for n in (-1, 10**7):
+            yield events_graph(lambda tf, w: scalars(tf, w, 4), f"flush_millis {n}", flush_millis=n, sizes=True)
+        for name, given in (("logdir", dict(logdir=["a"])), ("max_queue", dict(max_queue=[1])), ("flush_millis", dict(flush_millis=[1])),
+                            ("suffix", dict(filename_suffix=["a"])), ("all", dict(logdir=["a"], max_queue=[1], flush_millis=[1], filename_suffix=["a"])),
+                            ("scheme", dict(logdir="foo://a/b"))):
+            yield events_graph(lambda tf, w: [], f"bad {name}", **given)
+        for name, given in (("deep", dict(logdir=lambda d: d + "/")), ("long", dict(logdir=lambda d: d + "/" + "x" * 300)), ("slash", dict(filename_suffix="a/b")),
+                            ("long suffix", dict(filename_suffix="x" * 300))):
+            yield events_graph(lambda tf, w: [], f"odd {name}", texts=False, **given)
+        return
+    if op == "FlushSummaryWriter":
+        def flushes(tf, w):
+            F, (a, b, c) = tf.raw_ops.FlushSummaryWriter(writer=w), scalars(tf, w)
+            return [F, a, F, b, c, F, F]
+
+        yield events_graph(flushes, "flush", sizes=True)
+        return
+    if op == "CloseSummaryWriter":
+        def closes(tf, w):
+            C, (a, b, c) = tf.raw_ops.CloseSummaryWriter(writer=w), scalars(tf, w)
+            return [a, b, C, C, c, tf.raw_ops.FlushSummaryWriter(writer=w)]
+
+        yield events_graph(scalars, "close", close="close")
+        yield events_graph(closes, "close twice", sizes=True, close="close")
+        return
+    if op in ("WriteScalarSummary", "WriteHistogramSummary"):
+        what = "value" if op == "WriteScalarSummary" else "values"
+        tags = (b"", b"loss", b"a tag of more than fifteen bytes", b"\xff\x00")
+        for dtype in REALS + (["bool"] if what == "values" else []):
+            shapes = ((), (1,), (3,), (2, 2)) if what == "value" else ((), (0,), (1,), (7,), (5, 60))
+            yield calls([dict(step=np.int64(k), tag=np.array(tags[k % 4], object), **{what: g.values(dtype, shape, special=what == "value")})
+                         for k, shape in enumerate(shapes)], dtype)
+        steps = (0, 1, -1, 2**62, -2**63)
+        yield calls([dict(step=np.int64(k), tag=b"t", **{what: np.float32(k % 7)}) for k in steps], "steps")
+        yield calls([dict(step=np.int64([5]), tag=[b"t"], **{what: np.float32([[1.5]])})], "vectors")
+        numbers = ([2**63 - 1], [2**62 + 2**38 + 1], [2**53 + 1]) if what == "value" else ([2**63 - 1],)
+        yield calls([dict(step=step, tag=b"t", **{what: np.int64(x)}) for x in numbers], "large integers")
+        if what == "values":
+            for x in ([0.0], [-0.0], [1e-13, 1e-12, -1e-12, 1e20, -1e20, 1.7e308], [1, np.nan], [np.inf, np.nan], [-np.inf]):
+                yield calls([dict(step=step, tag=b"the tag", values=np.float64(x))], f"{x}")
+        return
+    if op == "WriteSummary":
+        metadata = (b"", b"\x12\x01d", b"\n\x06\n\x01p\x12\x01c\x12\x01d\x1a\x01x", b"\x20\x01", b"\x1a\x01x\x12\x01d", b"\n\x03\n\x01a\n\x03\x12\x01b",
+                    b"\x9a\x06\x01z", b"\xff")
+        for dtype in PLAIN + ["string"]:
+            yield calls([dict(step=np.int64(len(shape)), tensor=g.values(dtype, shape), tag=b"tag", summary_metadata=metadata[len(shape)])
+                         for shape in ((), (0,), (3,), (2, 3))], dtype)
+        for tag in (b"", b"t", b"a tag of more than fifteen bytes", b"\xff\0"):
+            yield calls([dict(step=step, tensor=np.float32([1, 2]), tag=tag, summary_metadata=m) for m in metadata], f"tag {tag}")
+        yield calls([dict(step=np.int64([1]), tensor=np.float32([1, 2]), tag=[b"t"], summary_metadata=[b"\x12\x01d"])], "vectors")
+        return
+    if op == "WriteImageSummary":
+        red = np.uint8([255, 0, 0, 255])
+        for dtype in ("uint8", "float16", "float32", "float64"):
+            for channels in (1, 3, 4):
+                yield calls([dict(step=step, tag=b"i", tensor=g.values(dtype, (*shape, channels), special=False), bad_color=red, max_images=most)
+                             for shape in ((1, 3, 5), (4, 7, 2), (0, 2, 2), (2, 1, 1)) for most in (1, 3)], f"{dtype} {channels}")
+        x = np.float32(g.rng.uniform(-1, 1, (1, 6, 5, 3)))
+        x[0, 0, 1, 0], x[0, 3, 3, -1], x[0, 2, 2, :] = np.nan, np.inf, -np.inf
+        yield calls([dict(step=step, tag=b"", tensor=x, bad_color=bad) for bad in (red, np.uint8([1, 2, 3]))], "bad pixels")
+        yield calls([dict(step=step, tag=[b"t"], tensor=np.zeros((1, 3, 2, 3), np.uint8), bad_color=np.uint8(bad)) for bad in ([], [1], [[1]], 1)], "colours of bytes")
+        yield calls([dict(step=step, tag=b"t", tensor=y, bad_color=red) for y in (x[..., :2], x[0], x[None], x[:0], np.float32(1))], "ranks")
+        yield calls([dict(step=step, tag=b"t", tensor=x, bad_color=np.uint8(bad)) for bad in ([], [1], [[1, 2, 3]], 1)], "colours")
+        return
+    if op == "WriteAudioSummary":
+        for shape in ((1, 5, 2), (4, 3, 1), (0, 3, 1), (3, 40), (1, 0), (2, 7, 9)):
+            yield calls([dict(step=step, tag=b"s", tensor=np.float32(g.rng.uniform(-1.1, 1.1, shape)), sample_rate=np.float32(rate), max_outputs=most)
+                         for most in (1, 3) for rate in (8000, 44100.7, 0.5)], f"{shape}")
+        x = np.float32(g.rng.uniform(-1, 1, (2, 5, 2)))
+        yield calls([dict(step=step, tag=[b""], tensor=x, sample_rate=np.float32([8000]))], "vectors")
+        yield calls([dict(step=step, tag=b"t", tensor=y, sample_rate=np.float32(8000)) for y in (x[:1, :, :0], x[:0, :, :0], x[:1, :0, :0],
+                                                                                            np.zeros((1, 2, 70000), np.float32))], "channels")
+        yield calls([dict(step=step, tag=b"t", tensor=x, sample_rate=np.float32(r)) for r in (0, -1, np.nan, np.inf, 1e20, 4294967296, 0.4)], "rates")
+        return
+    messages = [np.array(m, object) for m in event_messages(op)]
+    rows = [dict(event=m) if op == "ImportEvent" else dict(step=step, tensor=m) for m in messages]
+    yield calls(rows, "all")
+    for k, row in enumerate(rows):
+        yield calls([row], f"message {k}")
