@@ -61,6 +61,7 @@ static int signals_fd(void)
     /* blocks the signals before the first thread starts, so that all threads inherit the mask */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* A write beyond RLIMIT_FSIZE fails instead. */
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
