@@ -1,8 +1,10 @@
 /*
- * UnicodeScriptTokenizeWithOffsets of TensorFlow Text: splits rows of characters where the script
- * changes. If the attribute keep_whitespace is set, also splits between white space and other
- * characters. Otherwise white space is dropped. As in TensorFlow Text, it then ends a token only by
- * its script: "! ?" is one token, because '!', '?' and the space have the script Common.
+ * UnicodeScriptTokenizeWithOffsets and WhitespaceTokenizeWithOffsets of TensorFlow Text split rows
+ * of characters. The latter drops white space and splits there. The former splits rows of
+ * characters where the script changes. If the attribute keep_whitespace is set, it also splits
+ * between white space and other characters. Otherwise white space is dropped. As in TensorFlow
+ * Text, it then ends a token only by its script: "! ?" is one token, because '!', '?' and the space
+ * have the script Common.
  */
 #include "kernels/array/array.h"
 #include "kernels/entry.h"
@@ -47,7 +49,9 @@ struct rows {
     const struct rt_tensor *splits;
     int64_t n_chars, n_rows;
     int64_t n_tokens, n_kept; /* tokens, and characters in them */
-    bool keeps_space;
+    bool by_script;           /* whether tokens end where the script changes */
+    bool by_space;            /* whether tokens end where white space begins or ends */
+    bool keeps_space;         /* whether tokens contain white space */
     int64_t left;
 };
 
@@ -89,9 +93,9 @@ static enum rt_status split(struct rows *w, int64_t i, bool is_count)
     enum rt_status st = row(w, i, &begin, &end);
 
     for (int64_t at = begin; at < end && !st; at++) {
-        const int32_t c = w->chars[at], script = script_of(c);
+        const int32_t c = w->chars[at], script = w->by_script ? script_of(c) : 0;
         const bool is_space = kn_char_is_space(c);
-        if (script != last_script || (w->keeps_space && is_space != last_is_space))
+        if (script != last_script || (w->by_space && is_space != last_is_space))
             has_token = false;
         last_script = script;
         last_is_space = is_space;
@@ -119,14 +123,13 @@ static enum rt_status split_all(struct rows *w, bool is_count)
     return st;
 }
 
-static enum rt_status run(struct rt_run *r)
+/* Tokenizes as w.by_script, w.by_space and w.keeps_space say. */
+static enum rt_status tokenize(struct rt_run *r, struct rows w)
 {
-    struct rows w = {.r = r,
-                     .chars = r->in[0].data,
-                     .splits = &r->in[1],
-                     .keeps_space = rt_attr_bool(r->node, "keep_whitespace"),
-                     .left = RT_WORK};
-
+    w.r = r;
+    w.chars = r->in[0].data;
+    w.splits = &r->in[1];
+    w.left = RT_WORK;
     /* TensorFlow Text reads before a tensor of splits that is empty. */
     if (r->in[0].rank != 1 || r->in[1].rank != 1 || r->in[1].dim[0] == 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
@@ -147,10 +150,31 @@ static enum rt_status run(struct rt_run *r)
     return split_all(&w, false);
 }
 
+static enum rt_status run_script(struct rt_run *r)
+{
+    const bool keeps_space = rt_attr_bool(r->node, "keep_whitespace");
+
+    return tokenize(
+        r, (struct rows){.by_script = true, .by_space = keeps_space, .keeps_space = keeps_space});
+}
+
+static enum rt_status run_space(struct rt_run *r)
+{
+    return tokenize(r, (struct rows){.by_space = true});
+}
+
+const struct kn_entry kn_whitespace_tokenize_with_offsets = {
+    .op = {.name = "WhitespaceTokenizeWithOffsets"},
+    .kernels = KN_KERNELS({.op = "WhitespaceTokenizeWithOffsets",
+                           .device = "CPU",
+                           .name = "whitespace_tokenize_characters",
+                           .run = run_space}),
+};
+
 const struct kn_entry kn_unicode_script_tokenize_with_offsets = {
     .op = {.name = "UnicodeScriptTokenizeWithOffsets"},
     .kernels = KN_KERNELS({.op = "UnicodeScriptTokenizeWithOffsets",
                            .device = "CPU",
                            .name = "unicode_script_tokenize",
-                           .run = run}),
+                           .run = run_script}),
 };

@@ -33,6 +33,32 @@ def script(g, op):
     yield Case(np.array([97, 98, 32, 99], np.int32), np.array([1, 3], np.int64))
 
 
+@spec("WhitespaceTokenizeWithOffsets")
+def space(g, op):
+    """TensorFlow Text crashes if there is no token."""
+    for dtype in (np.int32, np.int64):
+        for i in range(60):
+            lengths = g.rng.integers(0, 12, i % 6).tolist()
+            values = np.array(characters(g, sum(lengths)) + [97], np.int32)
+            yield Case(values, splits_of([*lengths, 1], dtype))
+    yield Case(np.arange(0x30000, dtype=np.int32), splits_of([0x30000], np.int64))
+    yield Case(np.array([97, 98, 32, 99], np.int32), np.array([1, 3], np.int64))
+
+
+@spec("TFText>Utf8Binarize")
+def binarize(g, op):
+    bad = [b"\xff", b"\xe2\x82a", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xc0\x80\x00", b"a\xe3\x81"]
+    for i in range(200):
+        some = strings([text(g, int(g.rng.integers(0, 6))) for _ in range(i % 5)])
+        if i % 3 == 0 and len(some):
+            some[0] = bad[i // 3 % len(bad)]
+        yield Case(some, word_length=int(g.rng.integers(0, 7)), bits_per_char=int(g.rng.integers(0, 26)),
+                   replacement_char=int(g.rng.choice([65533, 0, 1, 255, 256, -1, 2**35 + 5])))
+    for bits in (31, 32, 33, 63, 64, 65, 70):
+        yield Case(strings(["a", "é"]), word_length=2, bits_per_char=bits, replacement_char=-2)
+        yield Case(np.array([b"\xff\xff"], object), word_length=2, bits_per_char=bits, replacement_char=-2)
+
+
 def text(g, length):
     return "".join(chr(c) for c in characters(g, length) if 0 <= c < 0x110000 and not 0xD800 <= c < 0xE000)
 
