@@ -54,3 +54,27 @@ def to_offsets(g, op):
         yield Case(np.repeat(one, n[0]), np.repeat(one, n[1]), vector(["S-a"] * n[2]), rows, rows, rows, texts=True)
     for splits in ((two, rows, rows), (rows, two, rows), (rows, rows, two)):
         yield Case(one, one, vector(["S-a"]), *splits, texts=True)
+
+
+@spec("RougeL")
+def rouge(g, op):
+    for dtype in ("int32", "int64", "string"):
+        for i in range(80):
+            n_rows = int(g.rng.integers(0, 5))
+            rows, inputs = [np.cumsum([0, *g.rng.integers(0, 9, n_rows)]).astype(["int64", "int32"][i % 2]) for _ in range(2)], []
+            for r in rows:
+                values = g.rng.integers(0, 4, int(r[-1]) + i % 3)
+                inputs += [vector([TYPES[k] for k in values]) if dtype == "string" else values.astype(dtype), r]
+            yield Case(*inputs, np.float32(g.rng.choice([-1, -0.5, 0, 0.1, 0.3, 0.5, 0.77, 1, -np.inf])))
+    one = [np.int64([1, 2, 3]), np.array([0, 3])]
+    for alpha in (1.0000001, 2, 123456.7, 1e20, 0.1234567, np.inf, np.nan):
+        yield Case(*one, *one, np.float32(alpha), texts=True)
+    yield Case(*one, one[0], np.array([0, 3, 3]), np.float32(0.5), texts=True)
+    for splits in (np.array([], "int64"), np.array([0]), np.array([1, 3])):
+        yield Case(one[0], splits, one[0], splits, np.float32(0.5), texts=True)
+    for k in range(4):
+        inputs = [*one, *one]
+        inputs[k] = inputs[k][None]
+        yield Case(*inputs, np.float32(0.5), texts=True)
+    long = [g.rng.integers(0, 9, 300), np.array([0, 200, 300])]
+    yield Case(*long, long[0][::-1].copy(), np.array([0, 150, 300]), np.float32(0.4))
