@@ -49,14 +49,15 @@ def same_bits(theirs, ours):
 class Child:
     """op_runner, which is restarted after it has died."""
 
-    def __init__(self, path, tuning=(), env=None):
-        self.path, self.tuning, self.env, self.child, self.graph = path, tuning, env, None, None
+    def __init__(self, path, tuning=(), env=None, cwd=None):
+        self.path, self.tuning, self.env, self.cwd = path, tuning, env, cwd
+        self.child = self.graph = None
 
     def dtype(self, number):
         raise NotImplementedError
 
     def start(self):
-        self.child = subprocess.Popen([self.path, *self.tuning], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.env)
+        self.child = subprocess.Popen([self.path, *self.tuning], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=self.env, cwd=self.cwd)
         if self.graph is not None:
             return self.send_graph()
 

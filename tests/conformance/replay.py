@@ -156,7 +156,10 @@ def main():
             print(why)
             return NOT_RUN
     ops = gpu_ops() if options.gpu else None
-    runners = [Runner(options.runner, tuning, environment) for tuning in TIERS]
+    runners = []
+    for k, tuning in enumerate(TIERS):  # each with a directory of its own, in which graphs may write files
+        os.mkdir(f"tier{k}")
+        runners.append(Runner(options.runner, tuning, environment, f"tier{k}"))
     report, n_ops = Report(options.most), set()
     for path in sorted((HERE / "recorded").rglob("*.json.xz")):
         for graph in json.loads(lzma.decompress(path.read_bytes()))["graphs"]:

@@ -103,6 +103,7 @@ class Graph:
     def __init__(self, build, *feeds, name="", ulps=None, rtol=None, atol=None, check=None, texts=False):
         self.build, self.feeds, self.name, self.check, self.outputs = bound(build), feeds, name, check, None
         self.texts = texts
+        self.records = True  # whether recording.py may record the case
         self.tolerance = {k: v for k, v in dict(ulps=ulps, rtol=rtol, atol=atol).items() if v is not None}
         self.op = None
 

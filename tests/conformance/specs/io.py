@@ -77,7 +77,7 @@ def vocabulary(g, op):
 
 @spec("LoadAndRemapMatrix")
 def matrix(g, op):
-    f, place = np.float32, tempfile.mkdtemp(prefix="slipway-remapping-")
+    f = np.float32
 
     def graph(rows, columns=(), values=(), n_rows=None, n_columns=4, most=-1, name=b"m", path=None, parted=False):
         stored = [np.arange(20, dtype=f).reshape(5, 4), f([1, 2]), np.float64([[1]]), np.zeros((0, 4), f), np.float16([[1]])]
@@ -86,7 +86,7 @@ def matrix(g, op):
             stored, names, slices = [stored[0][:2], stored[0][2:]], ["m", "m"], ["5 4 0,2:-", "5 4 2,3:-"]
         # Both sides write the same file, so each case has its own.
         shown = f"{rows} {columns} {values} {n_rows} {n_columns} {most} {name} {path} {parted}"
-        own = os.path.join(place, f"{zlib.crc32(shown.encode()):08x}")
+        own = f"remapping-{zlib.crc32(shown.encode()):08x}"
 
         def build(tf, r, c, v, p, t):
             save = tf.raw_ops.SaveV2(prefix=own, tensor_names=names, shape_and_slices=slices, tensors=stored)
@@ -126,10 +126,14 @@ def matrix(g, op):
         yield graph(rows, columns, list(range(100, 100 + n)), n_columns=len(columns), most=int(g.rng.integers(-1, 6)))
 
 
+NUMBER = itertools.count()
+
+
 def files_graph(build, *feeds, name, texts=True):
-    """Makes a graph that works in a directory of its own. `build` takes tf, a function that returns the name of a file there, and
-    the feeds. TensorFlow and Slipway work there one after the other."""
-    place = tempfile.mkdtemp(prefix="slipway-files-")
+    """Makes a graph that works in a directory of its own below the working directory. `build` takes tf, a function that returns the
+    name of a file there, and the feeds. TensorFlow and Slipway work there one after the other. The name is relative, so that
+    replay.py can run a recorded graph in another directory."""
+    place = f"files-{next(NUMBER)}"
     return Graph(lambda tf, *x: build(tf, lambda end: f"{place}/{end}", *x), *feeds, name=name, texts=texts)
 
 
@@ -149,12 +153,12 @@ def whole_files(g, op):
         return tf.compat.v1.placeholder_with_default(x, None)
 
     def each(tf, at):
-        paths = [f"file://{at('a')}", "foo://x/y", "", at("x" * 300)]
+        paths = ["foo://x/y", "", at("x" * 300)]
         return read(tf, at, *FILES, "none", "sub", "sub/", "a/", "a/b", "none/b", "./a", "sub/./c.txt", "sub//c.txt", "sub/../a", "none/../a", "sub/../none", *paths)
 
     def wrong(tf, at):
         W, R = tf.raw_ops.WriteFile, tf.raw_ops.ReadFile
-        return write(tf, at) + [[W(filename=name, contents="x")] for name in (at("sub"), at("a/b"), at("x" * 300), "", "foo://x", f"file://{at('new')}")] + [
+        return write(tf, at) + [[W(filename=name, contents="x")] for name in (at("sub"), at("a/b"), at("x" * 300), "", "foo://x", at("new"))] + [
             [W(filename=later(tf, [at("w")]), contents="x")], [W(filename=at("w"), contents=later(tf, ["x"]))], [R(filename=later(tf, [at("a")]))],
             [R(filename=at("w"))], [W(filename=at("a"), contents="shorter")], [R(filename=at("a"))], [R(filename=at("new"))]]
 
@@ -164,10 +168,32 @@ def whole_files(g, op):
                     "*/../a", "none/../*", "none/../a", "sub/*/../a"]
         return write(tf, at) + [[tf.raw_ops.MatchingFiles(pattern=at(p))] for p in patterns] + [
             [tf.raw_ops.MatchingFiles(pattern=later(tf, p))] for p in
-            ([at("a"), at("none"), at("sub/*"), at("*")], [at("a"), at("a")], [[at("a")]], f"file://{at('*')}", "foo://*", "")] + [
+            ([at("a"), at("none"), at("sub/*"), at("*")], [at("a"), at("a")], [[at("a")]], "foo://*", "")] + [
             [tf.raw_ops.MatchingFiles(pattern=tf.constant([], tf.string))]]
 
-    yield files_graph({"ReadFile": each, "WriteFile": wrong, "MatchingFiles": match}[op], name=op)
+    def uri(tf, at):
+        """Names that begin with "file://" must be absolute."""
+        begin, there = write(tf, at), f"file://{os.path.abspath(at(''))}"
+        each = {"ReadFile": [tf.raw_ops.ReadFile(filename=f"{there}/{name}") for name in ("a", "none", "sub/c.txt", "sub")],
+                "MatchingFiles": [tf.raw_ops.MatchingFiles(pattern=f"{there}/{p}") for p in ("*", "a", "s*/*", "none/*")],
+                "WriteFile": [tf.raw_ops.WriteFile(filename=f"{there}/new", contents="x"), tf.raw_ops.ReadFile(filename=at("new"))]}
+        return begin + [[x] for x in each[op]]
+
+    if op == "WriteFile":
+        yield files_graph(wrong, name=op)
+        for contents in (b"", b"x" * 100, b"\0\xff" * 500):
+            yield files_graph(lambda tf, at: [[tf.raw_ops.WriteFile(filename=at(f"{k % 2}/x"), contents=contents * k)] for k in range(3)] +
+                              [[tf.raw_ops.ReadFile(filename=at(f"{k}/x"))] for k in range(2)], name=f"{len(contents)} bytes")
+    else:
+        for part in range(8):
+            def some(tf, at):
+                steps = {"ReadFile": each, "MatchingFiles": match}[op](tf, at)
+                return steps[: len(FILES)] + steps[len(FILES) + part :: 8]
+
+            yield files_graph(some, name=f"{op} {part}")
+    absolute = files_graph(uri, name=f"{op} of file://")
+    absolute.records = False
+    yield absolute
 
 
 @spec("ImmutableConst")
@@ -186,14 +212,13 @@ def immutable(g, op):
         if dtype != "bool":
             yield one(dtype, [2])
     yield one("bool", [4], contents=b"\0\1\1\0\1")
-    for shape in ([10], [2, 3], [], [0], [0, 5], [1] * 8, [11], [2**40]):
+    for shape in ([10], [2, 3], [], [0], [0, 5], [1] * 8, [11], [2**20]):
         yield one("float32", shape)
     yield one("float32", [0], contents=b"")
     yield one("float32", [1], contents=None)
     yield one("float32", [1], name="foo://x")
 
 
-NUMBER = itertools.count()
 READERS = {"TextLineReaderV2": [{}, {"skip_header_lines": 1}, {"skip_header_lines": 3}, {"skip_header_lines": 99}, {"skip_header_lines": -1}],
            "WholeFileReaderV2": [{}], "IdentityReaderV2": [{}],
            "TFRecordReaderV2": [{"compression_type": c} for c in ("", "ZLIB", "GZIP", "other")],
