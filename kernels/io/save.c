@@ -10,6 +10,7 @@
 #include "runtime/base/checked.h"
 #include "runtime/core/copy.h"
 #include "runtime/files/checkpoint.h"
+#include "runtime/files/checkpoint_v1_write.h"
 
 static enum rt_status infer_scalar(struct rt_infer *x)
 {
@@ -64,12 +65,13 @@ static enum rt_status add_repeated(struct rt_run *r, const struct rt_tensor *t, 
     return RT_OK;
 }
 
-/* Rejects a save for which add_repeated counts more bytes than the run's memory limit, because one
- * request could otherwise fill a disk. */
-static enum rt_status check_size(struct rt_run *r, int n, struct memory *m)
+/* Rejects a save of the n tensors `t` for which add_repeated counts more bytes than the run's
+ * memory limit, because one request could otherwise fill a disk. */
+static enum rt_status check_size(struct rt_run *r, const struct rt_tensor *t, int n,
+                                 struct memory *m)
 {
     size_t bytes = 0;
-    enum rt_status st = add_repeated(r, r->in + 3, n, m, &bytes);
+    enum rt_status st = add_repeated(r, t, n, m, &bytes);
 
     st = st ? st
             : rt_pool_hold(rt_run_pool(r), bytes, 0, "what a checkpoint repeats or has as texts",
@@ -79,20 +81,52 @@ static enum rt_status check_size(struct rt_run *r, int n, struct memory *m)
     return st;
 }
 
+/* The arguments of a save as the functions that write checkpoints take them. */
+struct names {
+    const char *file; /* name of the file, or prefix of the names of the files */
+    const char **names;
+    struct rt_span *slices; /* NULL if the op has no slices */
+};
+
+/* Reads the first inputs of an op, and checks the size of the n tensors that follow them. */
+static enum rt_status read_names(struct rt_run *r, int n, struct names *out)
+{
+    const int n_fixed = r->n_in - n;
+    struct memory *memory;
+    enum rt_status st = kn_io_text(r, rt_strs(&r->in[0]), r->node->schema->in[0].name, &out->file);
+
+    if (st)
+        return st;
+    /* The arrays share one allocation, because a kernel has only one block of scratch memory. */
+    out->slices = rt_scratch(r, ((size_t)n + 1) *
+                                    (sizeof *out->slices + sizeof *out->names + sizeof *memory));
+    if (!out->slices)
+        return r->err->code;
+    memory = (struct memory *)(void *)(out->slices + n + 1);
+    out->names = (const char **)(void *)(memory + n + 1);
+    for (int k = 0; k < n; k++) {
+        st = kn_io_text(r, &rt_strs(&r->in[1])[k], "tensor_names", &out->names[k]);
+        if (st)
+            return st;
+        if (n_fixed == 2)
+            continue;
+        const struct rt_str *slice = &rt_strs(&r->in[2])[k];
+        out->slices[k] = rt_span_of(rt_str_data(slice), slice->n);
+    }
+    if (n_fixed == 2)
+        out->slices = NULL;
+    return check_size(r, r->in + n_fixed, n, memory);
+}
+
 static enum rt_status run_save(struct rt_run *r)
 {
     const int n = r->n_in - 3;
-    const char *prefix, **names;
-    struct rt_span *slices;
-    struct memory *memory;
+    struct names names;
 
     if (rt_tensor_count(&r->in[0]) != 1)
         return rt_fail(r->err, RT_INVALID_ARGUMENT,
                        "Input prefix should have a single element, got %lld instead.",
                        (long long)rt_tensor_count(&r->in[0]));
-    enum rt_status st = kn_io_text(r, rt_strs(&r->in[0]), "prefix", &prefix);
-    if (st)
-        return st;
     for (int k = 1; k < 3; k++) {
         const char *what = k == 1 ? "tensor_names" : "shape_and_slices";
         if (r->in[k].rank != 1)
@@ -103,25 +137,73 @@ static enum rt_status run_save(struct rt_run *r)
             return rt_fail(r->err, RT_INVALID_ARGUMENT, "Got %d tensors but %lld %s.", n,
                            (long long)r->in[k].dim[0], what);
     }
-    /* The arrays share one allocation, because a kernel has only one block of scratch memory. */
-    slices = rt_scratch(r, ((size_t)n + 1) * (sizeof *slices + sizeof *names + sizeof *memory));
-    if (!slices)
-        return r->err->code;
-    memory = (struct memory *)(void *)(slices + n + 1);
-    names = (const char **)(void *)(memory + n + 1);
-    for (int k = 0; k < n; k++) {
-        const struct rt_str *slice = &rt_strs(&r->in[2])[k];
-        st = kn_io_text(r, &rt_strs(&r->in[1])[k], "tensor_names", &names[k]);
-        if (st)
-            return st;
-        slices[k] = rt_span_of(rt_str_data(slice), slice->n);
-    }
-    st = check_size(r, n, memory);
-    if (st)
-        return st;
+    const enum rt_status st = read_names(r, n, &names);
     const struct rt_checkpoint_run run = {rt_run_check_of, r, rt_run_pool(r)};
-    return rt_checkpoint_write(prefix, n, names, r->in + 3, slices, &run, r->err);
+    return st ? st
+              : rt_checkpoint_write(names.file, n, names.names, r->in + 3, names.slices, &run,
+                                    r->err);
 }
+
+/* ---- Save(filename, tensor_names, tensors...) and SaveSlices, with shapes_and_slices ---- */
+
+/* Names, and slices, may have any shape. */
+static enum rt_status check_v1(struct rt_run *r, int n_fixed)
+{
+    const long long n_files = (long long)rt_tensor_count(&r->in[0]);
+    const long long n_names = (long long)rt_tensor_count(&r->in[1]);
+
+    if (n_files != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Input 0 (filename) must be a string scalar; got a tensor of %lldelements",
+                       n_files);
+    if (n_fixed == 3 && (long long)rt_tensor_count(&r->in[2]) != n_names)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Expected %lld elements for the tensor shapes and slices but got %lld",
+                       n_names, (long long)rt_tensor_count(&r->in[2]));
+    if (r->n_in != n_names + n_fixed)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "Expected totally %lld inputs as input #1 (which is a string tensor of "
+                       "saved names) contains %lld names, but received %d inputs",
+                       n_names + n_fixed, n_names, r->n_in);
+    return RT_OK;
+}
+
+static enum rt_status save_v1(struct rt_run *r, int n_fixed)
+{
+    const int n = r->n_in - n_fixed;
+    struct names names;
+    enum rt_status st = check_v1(r, n_fixed);
+
+    if (!st)
+        st = read_names(r, n, &names);
+    const struct rt_checkpoint_run run = {rt_run_check_of, r, rt_run_pool(r)};
+    return st ? st
+              : rt_checkpoint_v1_write(names.file, n, names.names, r->in + n_fixed, names.slices,
+                                       &run, r->err);
+}
+
+static enum rt_status run_save_v1(struct rt_run *r)
+{
+    return save_v1(r, 2);
+}
+
+static enum rt_status run_save_slices(struct rt_run *r)
+{
+    return save_v1(r, 3);
+}
+
+#define SAVE_V1(symbol, op_, run_)                                                                 \
+    const struct kn_entry kn_##symbol = {                                                          \
+        .op = {.name = (op_), .effect = RT_IO},                                                    \
+        .kernels = KN_KERNELS({.op = (op_),                                                        \
+                               .device = "CPU",                                                    \
+                               .name = #symbol,                                                    \
+                               .type_attr = "T",                                                   \
+                               .flags = RT_K_LAZY,                                                 \
+                               .run = (run_)}),                                                    \
+    };
+SAVE_V1(save, "Save", run_save_v1)
+SAVE_V1(save_slices, "SaveSlices", run_save_slices)
 
 const struct kn_entry kn_save_v2 = {
     .op = {.name = "SaveV2", .effect = RT_IO},

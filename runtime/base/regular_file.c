@@ -48,6 +48,16 @@ enum rt_status rt_fail_errno(struct rt_error *err, const char *path, int number)
     return rt_fail(err, st, "%s; %s", path, strerror_r(number, words, sizeof words));
 }
 
+enum rt_status rt_fail_errno_as_tensorflow(struct rt_error *err, const char *path, int number)
+{
+    const enum rt_status st = rt_fail_errno(err, path, number);
+
+    if (number != ENOTDIR && number != ENAMETOOLONG)
+        return st;
+    err->code = number == ENOTDIR ? RT_FAILED_PRECONDITION : RT_INVALID_ARGUMENT;
+    return err->code;
+}
+
 static const char *kind_of(mode_t mode)
 {
     switch (mode & S_IFMT) {

@@ -42,5 +42,8 @@ bool rt_same_file(const struct stat *a, const struct stat *b);
 /* Sets *err for a system call on `path` that failed with errno `number`. The message has the form
  * "PATH; No such file or directory". */
 enum rt_status rt_fail_errno(struct rt_error *err, const char *path, int number);
+/* Sets the error as rt_fail_errno does, but with the codes of TensorFlow's file system for ENOTDIR
+ * and ENAMETOOLONG, for ops whose errors are compared with TensorFlow's. */
+enum rt_status rt_fail_errno_as_tensorflow(struct rt_error *err, const char *path, int number);
 
 #endif

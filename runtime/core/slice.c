@@ -28,33 +28,73 @@ static bool skip(struct rt_span *s, char c)
     return true;
 }
 
-/* Parses the string `s`, which must be a complete slice such as "0,2:-". */
+/* Parses a number with an optional minus sign. */
+static bool signed_number(struct rt_span *s, int64_t *out)
+{
+    const bool is_negative = skip(s, '-');
+
+    if (!number(s, out))
+        return false;
+    *out = is_negative ? -*out : *out;
+    return true;
+}
+
+/* Removes the text up to the next colon, or to the end, from the start of `s`, and returns it. */
+static struct rt_span next_extent(struct rt_span *s)
+{
+    const unsigned char *colon = memchr(s->p, ':', s->n);
+    const size_t n = colon ? (size_t)(colon - s->p) : s->n;
+    const struct rt_span extent = rt_span_of(s->p, n);
+
+    s->p += colon ? n + 1 : n;
+    s->n -= colon ? n + 1 : n;
+    return extent;
+}
+
+/* Parses the string `s`, which must be a complete slice such as "0,2:-". The slice of a scalar is
+ * an empty string. Empty extents are skipped, as in TensorFlow. */
 static enum rt_status parse_extents(struct rt_span s, struct rt_slice *out, struct rt_error *err)
 {
     const struct rt_span whole = s;
     *out = (struct rt_slice){0};
     while (s.n) {
+        const struct rt_span extent = next_extent(&s);
+        struct rt_span rest = extent;
+        int64_t start = 0, length = -1;
+        if (!extent.n)
+            continue;
         if (out->rank == RT_MAX_RANK)
             return rt_fail(err, RT_UNIMPLEMENTED, "a slice of more than %d dimensions",
                            RT_MAX_RANK);
-        int64_t *start = &out->start[out->rank], *length = &out->length[out->rank];
-        if (skip(&s, '-')) {
-            *start = 0;
-            *length = -1;
-        } else if (!number(&s, start) || !skip(&s, ',') || !number(&s, length) || *length <= 0) {
-            break;
+        if (!rt_span_is(extent, "-")) {
+            if (!signed_number(&rest, &start) || !skip(&rest, ',') ||
+                !signed_number(&rest, &length) || rest.n)
+                return rt_fail(err, RT_INVALID_ARGUMENT,
+                               "Expected a pair of numbers or '-' but got '%.*s': string = %.*s",
+                               (int)extent.n, (const char *)extent.p, (int)whole.n,
+                               (const char *)whole.p);
+            if (start < 0 || length <= 0)
+                return rt_fail(err, RT_INVALID_ARGUMENT,
+                               "Expected non-negative start and positive length but got start = "
+                               "%lld, length = %lld: string = %.*s",
+                               (long long)start, (long long)length, (int)whole.n,
+                               (const char *)whole.p);
         }
-        out->rank++;
-        if (!s.n)
-            return RT_OK;
-        if (!skip(&s, ':') || !s.n)
-            break;
+        out->start[out->rank] = start;
+        out->length[out->rank++] = length;
     }
-    if (!whole.n)
-        return RT_OK; /* A scalar's slice is written as an empty string. */
-    return rt_fail(err, RT_INVALID_ARGUMENT,
-                   "Expected a pair of numbers or '-' but got '%.*s': string = %.*s", (int)s.n,
-                   (const char *)s.p, (int)whole.n, (const char *)whole.p);
+    return RT_OK;
+}
+
+/* Returns the first dimension in which the slice is not inside the tensor, or the rank. */
+static int first_outside(const struct rt_slice *s, const int64_t *dim)
+{
+    int i = 0;
+
+    while (i < s->rank &&
+           (s->length[i] == -1 || (s->start[i] <= dim[i] && s->length[i] <= dim[i] - s->start[i])))
+        i++;
+    return i;
 }
 
 enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX_RANK],
@@ -90,10 +130,11 @@ enum rt_status rt_slice_parse(struct rt_span text, int *rank, int64_t dim[RT_MAX
     rt_slice_text(part, sizeof part, out);
     if (out->rank != *rank)
         return rt_fail(err, RT_INTERNAL, "Mismatching ranks: shape = %s, slice = %s", buffer, part);
-    struct rt_slice fits = *out;
-    if (!rt_slice_resolve(&fits, *rank, dim))
-        return rt_fail(err, RT_INTERNAL, "Extent out of bounds: shape = %s, slice = %s", buffer,
-                       part);
+    const int outside = first_outside(out, dim);
+    if (outside < *rank)
+        return rt_fail(err, RT_INTERNAL,
+                       "Extent in dimension %d out of bounds: shape = %s, slice = %s", outside,
+                       buffer, part);
     return RT_OK;
 }
 

@@ -5,7 +5,6 @@
 
 #include "proto/unpack.h"
 #include "proto/valid.h"
-#include "proto/wire.h"
 #include "runtime/base/pieces.h"
 #include "runtime/core/pool.h"
 #include "runtime/core/str.h"
@@ -18,14 +17,8 @@ enum { SLICES_DATA = 2, SLICE_DATA = 3 };
 /* number of bytes of the message between two calls of the run's check */
 enum { CHECK_BYTES = 1 << 17 };
 
-/* The field of a TensorProto that contains the values of a dtype. */
-struct form {
-    uint32_t field;
-    enum pb_wire_type wire; /* wire type of a value that is not packed */
-};
-
 struct decoder {
-    struct form form;
+    struct rt_checkpoint_v1_field field;
     enum rt_dtype dtype;
     size_t size;  /* size of a value in memory, in bytes */
     int64_t n;    /* number of requested values */
@@ -38,38 +31,38 @@ struct decoder {
     struct rt_error *err;
 };
 
-static struct form form_of(enum rt_dtype dtype)
+struct rt_checkpoint_v1_field rt_checkpoint_v1_field(enum rt_dtype dtype)
 {
     switch (dtype) {
     case RT_F32:
-        return (struct form){5, PB_FIXED32};
+        return (struct rt_checkpoint_v1_field){5, PB_FIXED32};
     case RT_F64:
-        return (struct form){6, PB_FIXED64};
+        return (struct rt_checkpoint_v1_field){6, PB_FIXED64};
     case RT_STRING:
-        return (struct form){8, PB_BYTES};
+        return (struct rt_checkpoint_v1_field){8, PB_BYTES};
     case RT_C64:
-        return (struct form){9, PB_FIXED32};
+        return (struct rt_checkpoint_v1_field){9, PB_FIXED32};
     case RT_I64:
-        return (struct form){10, PB_VARINT};
+        return (struct rt_checkpoint_v1_field){10, PB_VARINT};
     case RT_BOOL:
-        return (struct form){11, PB_VARINT};
+        return (struct rt_checkpoint_v1_field){11, PB_VARINT};
     case RT_C128:
-        return (struct form){12, PB_FIXED64};
+        return (struct rt_checkpoint_v1_field){12, PB_FIXED64};
     case RT_F16:
     case RT_BF16:
-        return (struct form){13, PB_VARINT};
+        return (struct rt_checkpoint_v1_field){13, PB_VARINT};
     case RT_U32:
-        return (struct form){16, PB_VARINT};
+        return (struct rt_checkpoint_v1_field){16, PB_VARINT};
     case RT_U64:
-        return (struct form){17, PB_VARINT};
+        return (struct rt_checkpoint_v1_field){17, PB_VARINT};
     case RT_F8_E5M2:
     case RT_F8_E4M3FN:
     case RT_F8_E4M3FNUZ:
     case RT_F8_E4M3B11FNUZ:
     case RT_F8_E5M2FNUZ:
-        return (struct form){18, PB_BYTES};
+        return (struct rt_checkpoint_v1_field){18, PB_BYTES};
     default: /* integer types of up to 32 bits, including quantised types */
-        return (struct form){7, PB_VARINT};
+        return (struct rt_checkpoint_v1_field){7, PB_VARINT};
     }
 }
 
@@ -147,10 +140,10 @@ static enum rt_status store_varints(struct decoder *d, struct rt_span packed)
 static enum rt_status take_values(struct decoder *d, const struct pb_field *f)
 {
     if (f->type != PB_BYTES)
-        return f->type == d->form.wire ? store(d, f->value, f->whole.n) : RT_OK;
+        return f->type == d->field.wire ? store(d, f->value, f->whole.n) : RT_OK;
     if (d->dtype == RT_STRING)
         return store_string(d, f->bytes);
-    return d->form.wire == PB_VARINT ? store_varints(d, f->bytes) : store_bytes(d, f->bytes);
+    return d->field.wire == PB_VARINT ? store_varints(d, f->bytes) : store_bytes(d, f->bytes);
 }
 
 /* Reads a message and the nested messages that lead to the values. `level` is 0 for the
@@ -167,7 +160,7 @@ static enum rt_status take_message(struct decoder *d, struct rt_span rest, int l
     while (!st && (more = pb_field_next(&rest, &f)) == 1) {
         if (level < 2 && f.number == nested[level] && f.type == PB_BYTES)
             st = take_message(d, f.bytes, level + 1);
-        else if (level == 2 && f.number == d->form.field)
+        else if (level == 2 && f.number == d->field.number)
             st = take_values(d, &f);
         if (!st)
             st = spend(d, f.type == PB_BYTES ? 1 : f.whole.n);
@@ -190,7 +183,7 @@ enum rt_status rt_checkpoint_v1_decode(struct rt_span message, enum rt_dtype dty
 {
     /* A complex element is stored as two values. */
     const int parts = dtype == RT_C64 || dtype == RT_C128 ? 2 : 1;
-    struct decoder d = {.form = form_of(dtype),
+    struct decoder d = {.field = rt_checkpoint_v1_field(dtype),
                         .dtype = dtype,
                         .size = rt_dtype_size(dtype) / (size_t)parts,
                         .n = n * parts,

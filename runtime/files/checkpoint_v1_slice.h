@@ -10,10 +10,18 @@
 #ifndef RT_CHECKPOINT_V1_SLICE_H
 #define RT_CHECKPOINT_V1_SLICE_H
 
+#include "proto/wire.h"
 #include "runtime/base/span.h"
 #include "runtime/core/slice.h"
 #include "runtime/core/types.h"
 #include "runtime/files/checkpoint.h"
+
+/* The field of a TensorProto that contains the values of a dtype. */
+struct rt_checkpoint_v1_field {
+    uint32_t number;
+    enum pb_wire_type wire; /* wire type of a value that is not packed */
+};
+struct rt_checkpoint_v1_field rt_checkpoint_v1_field(enum rt_dtype dtype);
 
 /* Returns RT_DATA_LOSS unless the message can be parsed as a SavedTensorSlices, including the
  * fields that are not used. TensorFlow refuses such a message as a whole. `what` names the message

@@ -12,6 +12,7 @@
 #include "runtime/base/sort.h"
 #include "runtime/files/checkpoint_internal.h"
 #include "runtime/files/file.h"
+#include "runtime/files/file_writer.h"
 #include "runtime/core/slice.h"
 #include "tensorflow/core/protobuf/tensor_bundle.pb-c.h"
 
@@ -232,50 +233,24 @@ static enum rt_status index_publish(const struct index_file *f, enum rt_status s
 
 /* ---- data ---- */
 
-struct data_file {
-    int fd;
-    int64_t n;
-    int64_t n_checked; /* file size for which the file system is known to have space */
-    const struct rt_checkpoint_run *run; /* the run for which the file is written; may be NULL */
-    char path[4200], temp[4300];
-};
-
-/* Checks that the file system has space for the next n bytes, at most RT_BUNDLE_WINDOW. Queries the
- * system once per window, because strings may be short. */
-static enum rt_status check_space(struct data_file *f, size_t n, struct rt_error *err)
-{
-    if (f->n + (int64_t)n <= f->n_checked)
-        return RT_OK;
-    f->n_checked = f->n + RT_BUNDLE_WINDOW;
-    return rt_file_check_space(f->temp, RT_BUNDLE_WINDOW, err);
-}
-
-/* Writes n bytes and adds them to the checksum *crc. Calls the run's check before each write of at
- * most RT_BUNDLE_WINDOW bytes. */
-static enum rt_status put(struct data_file *f, const void *p, size_t n, uint32_t *crc,
+/* Writes n bytes and adds them to the checksum *crc. */
+static enum rt_status put(struct rt_file_writer *f, const void *p, size_t n, uint32_t *crc,
                           struct rt_error *err)
 {
-    for (size_t done = 0; done < n;) {
+    enum rt_status st = RT_OK;
+
+    for (size_t done = 0; done < n && !st;) {
         const char *from = (const char *)p + done;
-        const size_t left = n - done, piece = left < RT_BUNDLE_WINDOW ? left : RT_BUNDLE_WINDOW;
-        enum rt_status st = rt_checkpoint_run_check(f->run, err);
-        if (!st)
-            st = check_space(f, piece, err);
-        if (st)
-            return st;
-        ssize_t k = write(f->fd, from, piece);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            return rt_fail_errno(err, f->path, errno);
-        *crc = rt_crc32c(*crc, from, (size_t)k);
-        done += (size_t)k;
-        f->n += k;
+        const size_t left = n - done;
+        const size_t piece = left < RT_FILE_WRITER_PIECE ? left : RT_FILE_WRITER_PIECE;
+        st = rt_file_writer_put(f, from, piece, err);
+        *crc = rt_crc32c(*crc, from, piece);
+        done += piece;
     }
-    return RT_OK;
+    return st;
 }
 
-static enum rt_status put_strings(struct data_file *f, const struct rt_str *s, int64_t n,
+static enum rt_status put_strings(struct rt_file_writer *f, const struct rt_str *s, int64_t n,
                                   uint32_t *crc_out, struct rt_error *err)
 {
     struct rt_bytes head;
@@ -308,7 +283,7 @@ static enum rt_status put_strings(struct data_file *f, const struct rt_str *s, i
     return st;
 }
 
-static enum rt_status put_tensor(struct data_file *f, const struct rt_tensor *tensor,
+static enum rt_status put_tensor(struct rt_file_writer *f, const struct rt_tensor *tensor,
                                  uint32_t *masked, struct rt_error *err)
 {
     const struct rt_check check = {f->run ? f->run->check : NULL, f->run ? f->run->arg : NULL};
@@ -381,7 +356,7 @@ static Tensorflow__BundleEntryProto *sliced_entry(enum rt_dtype dtype, int rank,
                      "a tensor's entry", NULL);
 }
 
-static enum rt_status add_tensor(struct index *x, struct data_file *f, const char *name,
+static enum rt_status add_tensor(struct index *x, struct rt_file_writer *f, const char *name,
                                  const struct rt_tensor *t, struct rt_span slice,
                                  struct rt_error *err)
 {
@@ -465,10 +440,10 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
                                    const struct rt_checkpoint_run *run, struct rt_error *err)
 {
     struct index x;
-    struct data_file f = {.fd = -1, .run = run};
+    struct rt_file_writer f;
     struct index_file index;
-    struct rt_error why = {0};
     const struct item *twice;
+    char path[4200];
     enum rt_status st;
 
     if (strlen(prefix) > 4000)
@@ -477,23 +452,18 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
         return rt_fail_memory(err, "an index", sizeof x);
     x.n_shards = 1;
     st = make_parent(prefix, err);
+    snprintf(path, sizeof path, "%s.data-00000-of-00001", prefix);
+    if (!st)
+        st = rt_file_writer_open(&f, path, run, err);
     if (st)
         goto out;
-    snprintf(f.path, sizeof f.path, "%s.data-00000-of-00001", prefix);
-    f.fd = rt_file_temp(f.path, f.temp, sizeof f.temp, &why);
-    if (f.fd < 0) {
-        rt_error_copy(err, &why);
-        st = why.code;
-        goto out;
-    }
     for (int i = 0; i < n && !st; i++) {
         st = rt_checkpoint_run_check(run, err);
         if (!st)
             st = add_tensor(&x, &f, names[i], &tensors[i], slices ? slices[i] : rt_span_of(NULL, 0),
                             err);
     }
-    if (close(f.fd) && !st)
-        st = rt_fail_errno(err, f.path, errno);
+    st = rt_file_writer_close(&f, st, err);
     if (!st)
         st = index_finish(&x, &twice, err);
     if (!st && twice)
@@ -501,15 +471,10 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
                      (const char *)twice->key.p);
     if (!st)
         st = index_write(&x, prefix, &index, err);
-    if (st) {
-        unlink(f.temp);
-        goto out;
-    }
-    if (rename(f.temp, f.path)) {
-        st = rt_fail_errno(err, f.path, errno);
-        unlink(f.temp);
-    }
-    st = index_publish(&index, st, err);
+    const bool has_index = !st;
+    st = rt_file_writer_publish(&f, st, err);
+    if (has_index)
+        st = index_publish(&index, st, err);
 out:
     index_clear(&x);
     return st;

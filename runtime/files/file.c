@@ -111,12 +111,12 @@ int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err)
     int len = snprintf(buffer, n, "%s.tempstate%ld.%u", path, (long)getpid(),
                        atomic_fetch_add(&counter, 1));
     if (len < 0 || (size_t)len >= n) {
-        rt_fail_errno(err, path, ENAMETOOLONG);
+        rt_fail_errno_as_tensorflow(err, path, ENAMETOOLONG);
         return -1;
     }
     int fd = open(buffer, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
-        rt_fail_errno(err, path, errno);
+        rt_fail_errno_as_tensorflow(err, path, errno);
     return fd;
 }
 

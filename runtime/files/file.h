@@ -39,7 +39,8 @@ enum rt_status rt_file_write_temp(const char *path, const void *p, size_t n,
                                   const struct rt_check *check, char *temp, size_t capacity,
                                   struct rt_error *err);
 /* Creates a file with an unused name in the directory of `path` and opens it for writing. Writes
- * the name into `buffer`. Returns the descriptor. On failure, returns -1 and sets err. */
+ * the name into `buffer`. Returns the descriptor. On failure, returns -1 and sets err, with the
+ * codes of rt_fail_errno_as_tensorflow. */
 int rt_file_temp(const char *path, char *buffer, size_t n, struct rt_error *err);
 /*
  * Checks that a file system keeps a reserve if n more bytes are written to it. The reserve is a

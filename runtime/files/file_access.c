@@ -28,18 +28,6 @@ struct place {
     size_t skip;     /* length of "file://HOST" at the start of `name` */
 };
 
-static enum rt_status fail(struct rt_error *err, const char *name, int number)
-{
-    const enum rt_status st = rt_fail_errno(err, name, number);
-
-    /* TensorFlow's codes for these two differ from those of rt_fail_errno. */
-    if (number == ENOTDIR)
-        err->code = RT_FAILED_PRECONDITION;
-    if (number == ENAMETOOLONG)
-        err->code = RT_INVALID_ARGUMENT;
-    return number == ENOTDIR || number == ENAMETOOLONG ? err->code : st;
-}
-
 /* Appends the components of `name` to `path`, which has n bytes. Like TensorFlow, lets ".." drop
  * the component before it, whatever that is in the file system. Returns the new length, or SIZE_MAX
  * if the result would be too long. */
@@ -165,10 +153,10 @@ static enum rt_status find_place(const struct rt_file_access *a, bool writes, st
     if (st)
         return st;
     if (name.n == p->skip)
-        return fail(err, copy, ENOENT);
+        return rt_fail_errno_as_tensorflow(err, copy, ENOENT);
     const int number = make_absolute(p->path, copy + p->skip, name.n - p->skip, &n);
     if (number)
-        return fail(err, copy, number);
+        return rt_fail_errno_as_tensorflow(err, copy, number);
     if (writes && !is_below_any(p, a->write_dirs))
         return rt_fail(err, RT_PERMISSION_DENIED,
                        "%s: a model may write files only below the directories of "
@@ -205,7 +193,7 @@ static enum rt_status enter(int at, const char *part, int *may_make, const char 
             return rt_fail(err, RT_INVALID_ARGUMENT, "%s: more than %d directories are missing",
                            name, MAX_NEW_DIRS);
         if (mkdirat(at, part, 0777) && errno != EEXIST)
-            return fail(err, name, errno);
+            return rt_fail_errno_as_tensorflow(err, name, errno);
         *fd = openat(at, part, FLAGS);
     }
     const int number = errno;
@@ -214,7 +202,7 @@ static enum rt_status enter(int at, const char *part, int *may_make, const char 
     if ((number == ENOTDIR || number == ELOOP) && !fstatat(at, part, &s, AT_SYMLINK_NOFOLLOW) &&
         S_ISLNK(s.st_mode))
         return fail_link(err, name);
-    return fail(err, name, number);
+    return rt_fail_errno_as_tensorflow(err, name, number);
 }
 
 /*
@@ -234,7 +222,7 @@ static enum rt_status open_parent(struct place *p, bool makes, int *fd, const ch
     p->path[p->n_dir] = saved;
     *fd = -1;
     if (at < 0)
-        return fail(err, p->name, errno);
+        return rt_fail_errno_as_tensorflow(err, p->name, errno);
     char *part = p->path + p->n_dir + (saved == '/');
     for (char *slash; !st && (slash = strchr(part, '/')); part = slash + 1) {
         int next;
@@ -260,7 +248,7 @@ static enum rt_status fail_directory(struct rt_error *err, const struct place *p
     memcpy(name, p->name + p->skip, n + 1);
     while (n > 1 && name[n - 1] == '/')
         name[--n] = '\0';
-    return fail(err, name, EISDIR);
+    return rt_fail_errno_as_tensorflow(err, name, EISDIR);
 }
 
 /* Checks the file at which a name ends. */
@@ -280,15 +268,17 @@ static enum rt_status open_last(const struct place *p, int parent, const char *l
                                 struct stat *s, struct rt_error *err)
 {
     if (fstatat(parent, last, s, AT_SYMLINK_NOFOLLOW))
-        return fail(err, p->name, errno);
+        return rt_fail_errno_as_tensorflow(err, p->name, errno);
     enum rt_status st = check_kind(p, s, err);
     if (st)
         return st;
     const int opened =
         openat(parent, last, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (opened < 0)
-        return errno == ELOOP ? fail_link(err, p->name) : fail(err, p->name, errno);
-    st = fstat(opened, s) ? fail(err, p->name, errno) : check_kind(p, s, err);
+        return errno == ELOOP ? fail_link(err, p->name)
+                              : rt_fail_errno_as_tensorflow(err, p->name, errno);
+    st =
+        fstat(opened, s) ? rt_fail_errno_as_tensorflow(err, p->name, errno) : check_kind(p, s, err);
     if (st)
         close(opened);
     else
@@ -331,7 +321,7 @@ static enum rt_status write_all(int fd, const char *name, struct rt_span content
         if (k >= 0)
             done += (size_t)k;
         else if (errno != EINTR)
-            return fail(err, name, errno);
+            return rt_fail_errno_as_tensorflow(err, name, errno);
     }
     return RT_OK;
 }
@@ -348,20 +338,21 @@ static enum rt_status write_in(const struct place *p, int parent, const char *la
     enum rt_status st = RT_OK;
 
     if (fstatat(parent, last, &s, AT_SYMLINK_NOFOLLOW) == 0)
-        st = S_ISDIR(s.st_mode) ? fail(err, p->name, EISDIR) : check_kind(p, &s, err);
+        st = S_ISDIR(s.st_mode) ? rt_fail_errno_as_tensorflow(err, p->name, EISDIR)
+                                : check_kind(p, &s, err);
     else if (errno != ENOENT)
-        st = fail(err, p->name, errno);
+        st = rt_fail_errno_as_tensorflow(err, p->name, errno);
     if (st)
         return st;
     snprintf(temp, sizeof temp, ".tempstate%ld.%u", (long)getpid(), atomic_fetch_add(&counter, 1));
     const int fd = openat(parent, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
-        return fail(err, p->name, errno);
+        return rt_fail_errno_as_tensorflow(err, p->name, errno);
     st = write_all(fd, p->name, contents, check, err);
     if (close(fd) && !st)
-        st = fail(err, p->name, errno);
+        st = rt_fail_errno_as_tensorflow(err, p->name, errno);
     if (!st && renameat(parent, temp, parent, last))
-        st = fail(err, p->name, errno);
+        st = rt_fail_errno_as_tensorflow(err, p->name, errno);
     if (st)
         unlinkat(parent, temp, 0);
     return st;
@@ -378,16 +369,17 @@ enum rt_status rt_file_access_write(const struct rt_file_access *a, struct rt_sp
     enum rt_status st = find_place(a, true, name, copy, &p, err);
 
     if (!st && name.p[name.n - 1] == '/')
-        st = fail(err, p.name, EISDIR);
+        st = rt_fail_errno_as_tensorflow(err, p.name, EISDIR);
     if (!st && p.path[0] && strlen(strrchr(p.path, '/')) > NAME_MAX + 1)
         /* Checked before directories are made. */
-        st = fail(err, p.name, ENAMETOOLONG);
+        st = rt_fail_errno_as_tensorflow(err, p.name, ENAMETOOLONG);
     if (!st)
         st = rt_file_check_space(p.path, contents.n, err);
     if (!st)
         st = open_parent(&p, true, &parent, &last, err);
     if (!st)
-        st = *last ? write_in(&p, parent, last, contents, check, err) : fail(err, p.name, EISDIR);
+        st = *last ? write_in(&p, parent, last, contents, check, err)
+                   : rt_fail_errno_as_tensorflow(err, p.name, EISDIR);
     if (parent >= 0)
         close(parent);
     return st;
@@ -399,9 +391,9 @@ static enum rt_status add_file(struct place *p, const char *file, struct rt_erro
     const size_t n = strlen(p->path), size = strlen(file);
 
     if (strchr(file, '/')) /* as in TensorFlow, where a part of the name is no directory */
-        return fail(err, p->name, ENOENT);
+        return rt_fail_errno_as_tensorflow(err, p->name, ENOENT);
     if (size > NAME_MAX || n + 1 + size >= sizeof p->path)
-        return fail(err, p->name, ENAMETOOLONG);
+        return rt_fail_errno_as_tensorflow(err, p->name, ENAMETOOLONG);
     p->path[n] = '/';
     memcpy(p->path + n + 1, file, size + 1);
     return RT_OK;
@@ -427,7 +419,7 @@ enum rt_status rt_file_access_create(const struct rt_file_access *a, struct rt_s
         *fd = openat(parent, last, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                      0666);
         if (*fd < 0)
-            st = fail(err, p.name, errno);
+            st = rt_fail_errno_as_tensorflow(err, p.name, errno);
     }
     if (parent >= 0)
         close(parent);
@@ -496,7 +488,7 @@ static enum rt_status split_levels(struct match *m, const char *pattern, size_t 
         if (m->n_levels && i == size) /* A slash at the end is ignored. */
             return RT_OK;
         if (k > NAME_MAX)
-            return fail(err, whole, ENAMETOOLONG);
+            return rt_fail_errno_as_tensorflow(err, whole, ENAMETOOLONG);
         if (m->n_levels == MAX_LEVELS)
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "%s has more than %d components after its first wildcard", whole,

@@ -517,32 +517,96 @@ enum rt_status rt_sstable_find(const struct rt_sstable_source *from, struct rt_s
 
 /* ---- writing ---- */
 
+/* number of bytes that are collected for the sink */
+enum { SINK_BYTES = 1 << 20 };
+
 static void put32(struct rt_bytes *b, uint32_t v)
 {
     for (int i = 0; i < 4; i++)
         rt_bytes_addc(b, (char)(v >> (8 * i) & 255));
 }
 
-/* Appends a finished block and its trailer to the file. Sets *h to the block's offset and size. */
-static void put_block(struct rt_sstable_writer *w, const struct rt_bytes *block, struct handle *h)
+static void flush(struct rt_sstable_writer *w)
 {
-    h->offset = w->file.n;
-    h->size = block->n;
-    rt_bytes_add(&w->file, block->p, block->n);
-    rt_bytes_addc(&w->file, 0);
-    if (!w->file.failed && !block->failed)
-        put32(&w->file, rt_crc32c_mask(rt_crc32c(0, w->file.p + h->offset, block->n + 1)));
+    if (!w->status && !w->file.failed && w->file.n)
+        w->status = w->sink(w->sink_arg, w->file.p, w->file.n, w->err);
+    w->file.n = 0;
+}
+
+void rt_sstable_put(struct rt_sstable_writer *w, const void *p, size_t n)
+{
+    while (n) {
+        const size_t space = w->sink ? SINK_BYTES - w->file.n : n, piece = n < space ? n : space;
+        rt_bytes_add(&w->file, p, piece);
+        w->crc = rt_crc32c(w->crc, p, piece);
+        w->size += piece;
+        p = (const char *)p + piece;
+        n -= piece;
+        if (w->sink && w->file.n >= SINK_BYTES)
+            flush(w);
+        if (w->file.failed)
+            return;
+    }
+}
+
+static void put_varint(struct rt_sstable_writer *w, uint64_t v)
+{
+    unsigned char code[10];
+    size_t n = 0;
+
+    for (; v > 127; v >>= 7)
+        code[n++] = (unsigned char)(v | 128);
+    code[n++] = (unsigned char)v;
+    rt_sstable_put(w, code, n);
+}
+
+static void put_number(struct rt_sstable_writer *w, uint32_t v)
+{
+    unsigned char code[4];
+
+    for (int i = 0; i < 4; i++)
+        code[i] = (unsigned char)(v >> (8 * i) & 255);
+    rt_sstable_put(w, code, sizeof code);
+}
+
+static void begin_block(struct rt_sstable_writer *w)
+{
+    w->block_at = w->size;
+    w->crc = 0;
+}
+
+/* Appends the restart points and the trailer of the current block. Sets *h to the block's offset
+ * and size, and begins the next block. */
+static void put_block_end(struct rt_sstable_writer *w, const struct rt_bytes *restarts,
+                          struct handle *h)
+{
+    rt_sstable_put(w, restarts->p, restarts->n);
+    put_number(w, (uint32_t)(restarts->n / 4));
+    *h = (struct handle){w->block_at, w->size - w->block_at};
+    rt_sstable_put(w, "\0", 1); /* NOT_COMPRESSED */
+    put_number(w, rt_crc32c_mask(w->crc));
+    begin_block(w);
 }
 
 void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size)
 {
     *w = (struct rt_sstable_writer){.block_size = block_size ? block_size : 262144};
     rt_bytes_init(&w->file, SIZE_MAX / 2);
-    rt_bytes_init(&w->block, SIZE_MAX / 2);
     rt_bytes_init(&w->index, SIZE_MAX / 2);
     rt_bytes_init(&w->restarts, SIZE_MAX / 2);
     rt_bytes_init(&w->index_restarts, SIZE_MAX / 2);
     rt_bytes_init(&w->last, SIZE_MAX / 2);
+}
+
+void rt_sstable_begin_sink(struct rt_sstable_writer *w,
+                           enum rt_status (*sink)(void *arg, const void *p, size_t n,
+                                                  struct rt_error *err),
+                           void *arg, struct rt_error *err)
+{
+    rt_sstable_begin(w, 0);
+    w->sink = sink;
+    w->sink_arg = arg;
+    w->err = err;
 }
 
 /* Shortens `last` to a key that is not less than the old `last`. If `next` is not empty, the new
@@ -575,9 +639,7 @@ static void end_block(struct rt_sstable_writer *w, struct rt_span next)
     struct rt_bytes value;
     struct handle h;
 
-    rt_bytes_add(&w->block, w->restarts.p, w->restarts.n);
-    put32(&w->block, (uint32_t)(w->restarts.n / 4));
-    put_block(w, &w->block, &h);
+    put_block_end(w, &w->restarts, &h);
     shorten(&w->last, next);
     rt_bytes_init(&value, 32);
     rt_bytes_add_varint(&value, h.offset);
@@ -590,66 +652,74 @@ static void end_block(struct rt_sstable_writer *w, struct rt_span next)
     rt_bytes_add(&w->index, value.p, value.n);
     w->file.failed |= value.failed;
     rt_bytes_clear(&value);
-    w->block.n = w->restarts.n = 0;
+    w->restarts.n = 0;
     w->n_entries = 0;
 }
 
-void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_span value)
+void rt_sstable_add_key(struct rt_sstable_writer *w, struct rt_span key, uint64_t n)
 {
     size_t shared = 0;
 
-    if (w->n_entries && w->block.n + w->restarts.n + 4 >= w->block_size)
+    if (w->n_entries && w->size - w->block_at + w->restarts.n + 4 >= w->block_size)
         end_block(w, key);
     if (w->n_entries % RESTART_EVERY == 0) {
-        put32(&w->restarts, (uint32_t)w->block.n);
+        put32(&w->restarts, (uint32_t)(w->size - w->block_at));
     } else {
         while (shared < w->last.n && shared < key.n &&
                (unsigned char)w->last.p[shared] == key.p[shared])
             shared++;
     }
-    rt_bytes_add_varint(&w->block, shared);
-    rt_bytes_add_varint(&w->block, key.n - shared);
-    rt_bytes_add_varint(&w->block, value.n);
-    rt_bytes_add(&w->block, key.p + shared, key.n - shared);
-    rt_bytes_add(&w->block, value.p, value.n);
+    put_varint(w, shared);
+    put_varint(w, key.n - shared);
+    put_varint(w, n);
+    rt_sstable_put(w, key.p + shared, key.n - shared);
     w->last.n = 0;
     rt_bytes_add(&w->last, key.p, key.n);
     w->n_entries++;
 }
 
+void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_span value)
+{
+    rt_sstable_add_key(w, key, value.n);
+    rt_sstable_put(w, value.p, value.n);
+}
+
+static void put_footer(struct rt_sstable_writer *w, struct handle meta, struct handle index)
+{
+    static const unsigned char zeros[FOOTER];
+    const uint64_t end = w->size + FOOTER - sizeof MAGIC;
+
+    put_varint(w, meta.offset);
+    put_varint(w, meta.size);
+    put_varint(w, index.offset);
+    put_varint(w, index.size);
+    rt_sstable_put(w, zeros, (size_t)(end - w->size));
+    put_number(w, (uint32_t)(MAGIC & UINT32_MAX));
+    put_number(w, (uint32_t)(MAGIC >> 32));
+}
+
 bool rt_sstable_end(struct rt_sstable_writer *w)
 {
+    static char zero[4];
+    const struct rt_bytes first = {.p = zero, .n = sizeof zero}; /* the restart points {0} */
     struct handle meta, index;
-    size_t at;
 
     if (w->n_entries)
         end_block(w, rt_span_of(NULL, 0));
-    w->block.n = 0;
-    put32(&w->block, 0);
-    put32(&w->block, 1);
-    put_block(w, &w->block, &meta);
-    if (!w->index_restarts.n)
-        put32(&w->index_restarts, 0);
-    rt_bytes_add(&w->index, w->index_restarts.p, w->index_restarts.n);
-    put32(&w->index, (uint32_t)(w->index_restarts.n / 4));
-    put_block(w, &w->index, &index);
-    at = w->file.n;
-    rt_bytes_add_varint(&w->file, meta.offset);
-    rt_bytes_add_varint(&w->file, meta.size);
-    rt_bytes_add_varint(&w->file, index.offset);
-    rt_bytes_add_varint(&w->file, index.size);
-    while (!w->file.failed && w->file.n < at + 40)
-        rt_bytes_addc(&w->file, 0);
-    put32(&w->file, (uint32_t)(MAGIC & UINT32_MAX));
-    put32(&w->file, (uint32_t)(MAGIC >> 32));
-    return !(w->file.failed || w->block.failed || w->index.failed || w->restarts.failed ||
+    put_block_end(w, &first, &meta);
+    rt_sstable_put(w, w->index.p, w->index.n);
+    put_block_end(w, w->index_restarts.n ? &w->index_restarts : &first, &index);
+    if (!w->file.failed)
+        put_footer(w, meta, index);
+    if (w->sink)
+        flush(w);
+    return !(w->status || w->file.failed || w->index.failed || w->restarts.failed ||
              w->index_restarts.failed || w->last.failed);
 }
 
 void rt_sstable_clear(struct rt_sstable_writer *w)
 {
     rt_bytes_clear(&w->file);
-    rt_bytes_clear(&w->block);
     rt_bytes_clear(&w->index);
     rt_bytes_clear(&w->restarts);
     rt_bytes_clear(&w->index_restarts);

@@ -82,21 +82,42 @@ enum rt_status rt_sstable_finder_find(struct rt_sstable_finder *f, struct rt_spa
                                                               struct rt_error *err),
                                       void *arg, struct rt_error *err);
 
+/* A writer of tables. Its memory is that of the index and of one restart point for every 16
+ * entries, and, without a sink, that of the table. */
 struct rt_sstable_writer {
-    struct rt_bytes file; /* the finished blocks; file.failed means that memory ran out */
-    struct rt_bytes block;
+    /* the table, or the part of the table that the sink has not received; file.failed means that
+     * memory ran out */
+    struct rt_bytes file;
+    uint64_t size;     /* size of the table so far, in bytes */
+    uint64_t block_at; /* offset of the current block */
+    uint32_t crc;      /* checksum of the current block */
     struct rt_bytes restarts;
     struct rt_bytes index, index_restarts;
     struct rt_bytes last;
     size_t block_size;
     int n_entries;
+    /* Receives the bytes of the table in order; NULL to collect them in `file`. */
+    enum rt_status (*sink)(void *arg, const void *p, size_t n, struct rt_error *err);
+    void *sink_arg;
+    enum rt_status status; /* the sink's first failure */
+    struct rt_error *err;
 };
 
 /* Keys must be added in increasing order. If `block_size` is 0, TensorFlow's block size of 262144
  * bytes is used. */
 void rt_sstable_begin(struct rt_sstable_writer *w, size_t block_size);
+/* Begins a table that is written to `sink`. Each call of `sink` has about a megabyte, except for
+ * the last. If a call fails, there is no further call. */
+void rt_sstable_begin_sink(struct rt_sstable_writer *w,
+                           enum rt_status (*sink)(void *arg, const void *p, size_t n,
+                                                  struct rt_error *err),
+                           void *arg, struct rt_error *err);
 void rt_sstable_add(struct rt_sstable_writer *w, struct rt_span key, struct rt_span value);
-/* Completes the table. w->file then contains the complete file. Returns false if out of memory. */
+/* Adds an entry whose value has `n` bytes. They follow in calls of rt_sstable_put. */
+void rt_sstable_add_key(struct rt_sstable_writer *w, struct rt_span key, uint64_t n);
+void rt_sstable_put(struct rt_sstable_writer *w, const void *p, size_t n);
+/* Completes the table. Without a sink, w->file then contains the complete table. Returns false if
+ * out of memory, or if the sink has failed (w->status). */
 bool rt_sstable_end(struct rt_sstable_writer *w);
 void rt_sstable_clear(struct rt_sstable_writer *w);
 

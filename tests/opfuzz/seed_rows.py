@@ -128,6 +128,14 @@ case("SaveV2", SAVE, ("op", "RestoreV2", [PREFIX, s("y", "x"), s("4 3 1,1:0,2", 
      steps=[["save"], ["op:0", "op:1"]])
 case("SaveV2", ("save", "SaveV2", [PREFIX, s("words"), s(""), s("a", "bc", "")], {"dtypes": ["string"]}),
      ("op", "RestoreV2", [PREFIX, s("words"), s("")], {"dtypes": ["string"]}), steps=[["save"], ["op:0"]])
+for dtype, x in (("float32", f32([2])), ("string", s("a", "bc"))):
+    case("Save", ("save", "Save", [PREFIX, s("x"), x], {"T": [dtype]}),
+         ("op", "Restore", [PREFIX, scalar("string", b"x")], {"dt": dtype, "preferred_shard": -1}), steps=[["save"], ["op:0"]])
+case("SaveSlices", ("save", "SaveSlices", [PREFIX, s("x", "y"), s("3 1,2", ""), f32([2]), i32(-1)], {"T": ["float32", "int32"]}),
+     steps=[["save"]])
+case("SaveSlices", ("save", "SaveSlices", [PREFIX, s("x", "y"), s("", "4 3 0,2:-"), f32([2]), f32([2, 3])], {"T": ["float32", "float32"]}),
+     ("op", "RestoreSlice", [PREFIX, scalar("string", b"y"), scalar("string", b"4 3 1,1:0,2")], {"dt": "float32", "preferred_shard": -1}),
+     steps=[["save"], ["op:0"]])
 # A checkpoint of format version 1 that SaveSlices of TensorFlow 2.21 wrote. It contains the tensor x of shape [2], and
 # rows 0 and 1 of the tensor y of shape [4, 3]. Both tensors are float32.
 FIRST_FORM = base64.b64decode(

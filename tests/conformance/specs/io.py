@@ -493,3 +493,86 @@ def events(g, op):
     yield calls(rows, "all")
     for k, row in enumerate(rows):
         yield calls([row], f"message {k}")
+
+
+SAVED = [d for d in PLAIN if d not in ("bfloat16", "uint32", "uint64")] + ["qint8", "quint8", "qint32", "string"]
+NOT_SAVED = ["bfloat16", "uint32", "uint64", "qint16", "quint16", "variant"]
+BITS = {"qint8": "int8", "quint8": "uint8", "qint16": "int16", "quint16": "uint16", "qint32": "int32"}
+
+
+@spec("Save", "SaveSlices")
+def first_format(g, op):
+    """Compares the bytes of the file, and reads the tensors with Restore and RestoreSlice."""
+    has_slices = op == "SaveSlices"
+
+    def later(tf, x, *, dtype=None):
+        return tf.compat.v1.placeholder_with_default(tf.constant(x, dtype or tf.string), None)
+
+    def values(dtype, shape):
+        return g.values(BITS.get(dtype, dtype), shape) if dtype != "variant" else np.int32(1)
+
+    def graph(tensors, names, slices=None, parts=(), file="saved", title="", texts=True):
+        """`tensors` are pairs of a type and an array. `parts` are names, types and slices to read."""
+        def build(tf, at, *feeds):
+            raw = tf.raw_ops
+            data = [tf.bitcast(x, tf.as_dtype(dtype)) if dtype in BITS else raw.TensorListReserve(element_shape=-1, num_elements=x, element_dtype=tf.float32)
+                    if dtype == "variant" else x for (dtype, _), x in zip(tensors, feeds)]
+            path = [at(f) for f in file] if isinstance(file, list) else at(file) if file else file
+            inputs = {"filename": later(tf, path), "tensor_names": later(tf, names), "data": data}
+            if has_slices:
+                inputs["shapes_and_slices"] = later(tf, [""] * len(tensors) if slices is None else slices)
+            reads = [raw.Restore(file_pattern=path, tensor_name=n, dt=tf.as_dtype(dtype)) if part is None else
+                     raw.RestoreSlice(file_pattern=path, tensor_name=n, shape_and_slice=part, dt=tf.as_dtype(dtype)) for n, dtype, part in parts]
+            return [[raw.WriteFile(filename=at("sub/place"), contents="")], [getattr(raw, op)(**inputs)],
+                    [raw.ReadFile(filename=at("saved"))]] + [[x] for x in reads]
+
+        return files_graph(build, *[x for _, x in tensors], name=title or f"{op} {names} {slices} {file}", texts=texts)
+
+    for dtype in SAVED:
+        for shape in ((2, 3),) if has_slices else ((), (0,), (5,), (2, 3), (3, 0, 2), (1,) * 8, (130,)):
+            yield graph([(dtype, values(dtype, shape))], ["t"], parts=[("t", dtype, None)], title=f"{dtype} {shape}")
+    for dtype in NOT_SAVED:
+        yield graph([(dtype, values(dtype, (2,)))], ["t"], title=dtype)
+    for dtype in ("int64", "float32", "string"):
+        yield graph([(dtype, values(dtype, (40000,)))], ["t"], title=f"large {dtype}")
+    yield graph([("string", np.array([b"", b"x" * 127, b"y" * 128, b"z" * 20000, b"\0\xff"], object))], ["t"], parts=[("t", "string", None)], title="long strings")
+
+    def x(*v):
+        return ("float32", np.array(v, np.float32))
+
+    def one(*v):
+        return ("float32", np.float32(*v))
+
+    many = [x(k) for k in range(60)]
+    yield graph(many, [f"name{k:02}" for k in range(60)], parts=[("name07", "float32", None), ("none", "float32", None), ("name07", "int32", None)], title="60 names")
+    yield graph(many[:20], [f"{k}" for k in g.rng.permutation(20)], title="names out of order")
+    yield graph([("float32", g.values("float32", (300, 300)))] * 3, ["c", "a", "b"], parts=[("b", "float32", None)], title="several blocks")
+    yield graph([("float32", g.values("float32", (9,))), ("string", values("string", (3,))), one(3)], ["b", "a", "c"],
+                parts=[("a", "string", None), ("b", "float32", None), ("c", "float32", None), ("", "float32", None)])
+    for names in (["a", "b"], "a", [["a"]], [], [""], ["x" * 300], ["\xff\xfe".encode("latin1")], ["a/b:0"]):
+        yield graph([x(1)], names)
+    for names in (["a", "a"], [["a", "b"]], ["a"], ["a", "b", "c"]):
+        yield graph([x(1), x(2)], names, parts=[("a", "float32", None)])
+    yield graph([x(1), ("int32", np.int32([1]))], ["a", "a"])
+    yield graph([x(1), x(2, 3)], ["a", "a"])
+    for file in (["saved"], ["saved", "b"], []):
+        yield graph([x(1)], ["a"], file=file)
+    for file in ("", "none/saved", "sub", "sub/place/a", "x" * 300):
+        yield graph([x(1)], ["a"], file=file, texts=False)
+    yield graph([x(1)], ["a"], file="sub/../saved")
+    if not has_slices:
+        return
+    for slices in (["2 0,1"], ["2 -"], ["2 0,2"], ["3 0,2"], ["2 0,3"], [""], ["2 1,1"], ["x"], ["4 2,2"], ["2,2 -"], [["2 -"]], ["2 -", "2 -"], [], "2 -",
+                   [" "], ["2 "], ["2  -"], ["2 -:-"], ["2 2 -:-"], ["2 2 0,1:-"], ["9 7,2"], ["9 8,2"], ["2 0,0"], ["2 3,0"], ["4 2,2 "], ["4 -2,2"],
+                   ["99999999999999999999 -"], ["2 x"], ["2 :0,2:"], ["2 0,2x"], ["2 0,99999999999999999999"], ["2 0,9223372036854775807"]):
+        yield graph([x(1, 2)], ["a"], slices, parts=[("a", "float32", None), ("a", "float32", "4 2,2"), ("a", "float32", "4 3,1"), ("a", "float32", "2 -")])
+    whole = g.values("float32", (5, 4))
+    for cuts in (["5 4 0,2:-", "5 4 2,3:-"], ["5 4 0,2:0,4", "5 4 2,3:-"], ["5 4 2,3:-", "5 4 0,2:-"], ["5 4 0,2:-", "5 4 1,3:-"], ["5 4 0,2:-", "6 4 2,3:-"],
+                 ["5 4 0,2:-", "5 4 0,3:-"], ["5 4 0,2:-", ""], ["5 4 1,2:-", "5 4 1,3:-"]):
+        yield graph([("float32", whole[:2]), ("float32", whole[2:])], ["a", "a"], cuts,
+                    parts=[("a", "float32", None), ("a", "float32", "5 4 1,3:1,2"), ("a", "float32", "5 4 0,2:-"), ("a", "float32", "5 4 3,1:-")])
+    for dtype in SAVED:
+        # Slipway reads slices of strings only if they are the whole tensor.
+        yield graph([(dtype, values(dtype, (2, 3))), (dtype, values(dtype, (2, 1)))], ["a", "a"], ["2 4 -:0,3", "2 4 -:3,1"], parts=[("a", dtype, None)] * (dtype != "string"),
+                    title=f"slices {dtype}")
+    yield graph([one(2)], ["a"], [""], parts=[("a", "float32", None)])

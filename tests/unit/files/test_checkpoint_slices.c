@@ -91,7 +91,7 @@ static const struct form {
      {S_ROWS(0, 2), S_ROWS(4, 2)},
      NULL,
      {RT_INVALID_ARGUMENT, "Does not have sufficient slices for partitioned tensor a"},
-     {RT_INVALID_ARGUMENT, "Does not have sufficient slices for partitioned tensor a"}},
+     {RT_INVALID_ARGUMENT, "Error copying slice data"}},
     {2, {S_ROWS(0, 2), S_ROWS(4, 2)}, "6 4 4,2:1,2", {RT_OK, NULL}, {RT_OK, NULL}},
     /* slices outside of the tensor */
     {2,

@@ -81,8 +81,7 @@ static void slices_in_several_files_come_together(void **state)
     rt_checkpoint_v1_close(c);
     c = opened(GOLDEN "v1-00000-of-00002");
     assert_fails(rt_checkpoint_v1_tensor(c, "w", WHOLE, RT_F32, NULL, &t, &err),
-                 RT_INVALID_ARGUMENT, &err,
-                 "Does not have sufficient slices for partitioned tensor w");
+                 RT_INVALID_ARGUMENT, &err, "Error copying slice data");
     rt_checkpoint_v1_close(c);
 }
 

@@ -249,6 +249,55 @@ static void a_look_up_finds_each_key_and_no_other(void **state)
     rt_sstable_clear(&w);
 }
 
+static enum rt_status append(void *arg, const void *p, size_t n, struct rt_error *err)
+{
+    struct rt_bytes *to = arg;
+
+    if (to->n + n > to->limit)
+        return rt_fail(err, RT_RESOURCE_EXHAUSTED, "the sink is full");
+    rt_bytes_add(to, p, n);
+    return RT_OK;
+}
+
+/* Writes the same table to a sink as to memory. Some values are larger than what a sink receives at
+ * once, and arrive in pieces. */
+static void a_sink_receives_the_same_table(void **state)
+{
+    (void)state;
+    enum { N = 60, BIG = 2500000, PIECE = 777777 };
+    struct rt_error err = {0};
+    struct rt_sstable_writer w, to_sink;
+    struct rt_bytes received;
+    char *value = malloc(BIG);
+
+    assert_non_null(value);
+    for (int i = 0; i < BIG; i++)
+        value[i] = (char)(i * 7 + i / 251);
+    for (int is_full = 0; is_full < 2; is_full++) {
+        rt_bytes_init(&received, is_full ? 3 << 20 : SIZE_MAX / 2);
+        rt_sstable_begin(&w, 0);
+        rt_sstable_begin_sink(&to_sink, append, &received, &err);
+        for (int i = 0; i < N; i++) {
+            char key[8];
+            const size_t n = i % 20 == 7 ? BIG : (size_t)i * 1000;
+            const int n_key = snprintf(key, sizeof key, "k%02d", i);
+            rt_sstable_add(&w, rt_span_of(key, (size_t)n_key), rt_span_of(value, n));
+            rt_sstable_add_key(&to_sink, rt_span_of(key, (size_t)n_key), n);
+            for (size_t at = 0; at < n; at += PIECE)
+                rt_sstable_put(&to_sink, value + at, n - at < PIECE ? n - at : PIECE);
+        }
+        assert_true(rt_sstable_end(&w));
+        assert_int_equal(rt_sstable_end(&to_sink), !is_full);
+        assert_int_equal(to_sink.status, is_full ? RT_RESOURCE_EXHAUSTED : RT_OK);
+        assert_int_equal(received.n, is_full ? 3 << 20 : w.file.n);
+        assert_memory_equal(received.p, w.file.p, received.n);
+        rt_sstable_clear(&w);
+        rt_sstable_clear(&to_sink);
+        rt_bytes_clear(&received);
+    }
+    free(value);
+}
+
 struct counted {
     const struct rt_bytes *table;
     int n_reads;
@@ -388,6 +437,7 @@ int main(void)
         cmocka_unit_test(names_take_no_more_than_their_file_allows),
         cmocka_unit_test(keys_increase_and_have_a_limit),
         cmocka_unit_test(a_look_up_finds_each_key_and_no_other),
+        cmocka_unit_test(a_sink_receives_the_same_table),
         cmocka_unit_test(a_finder_reads_a_block_once_for_all_its_keys),
         cmocka_unit_test(reading_a_block_ends_when_its_run_does),
         cmocka_unit_test(a_table_of_many_blocks_gives_all_its_entries),
