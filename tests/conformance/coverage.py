@@ -43,6 +43,8 @@ NOT_NEEDED = [
      "CalibrationStatisticsSaver|CustomAggregator|DumpTensor"),
     ("quantisation", "legacy", "is computed only by TensorFlow's oneDNN kernels, without which it leaves its outputs unset",
      "Quantized(Depthwise)?Conv2D(.*And.*|PerChannel|WithBias.*)|QuantizedDepthwiseConv2D|QuantizedMatMulWithBias.*"),
+    ("image", "legacy", "needs libjxl (5 MB), and Debian's decodes a quarter of the samples of lossy images otherwise",
+     "DecodeJxl"),
     ("signal", "legacy", "is an experimental op of TensorFlow Lite for microcontrollers", "AudioMicrofrontend"),
     ("files", "impossible", "configures a file system of the process", "FileSystemSetConfiguration"),
     ("data", "impossible", "belongs to tf.data, which is out of scope",
