@@ -250,32 +250,54 @@ int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b)
  * because computing its address takes as long as copying about ROW_BYTES bytes. */
 enum { COPY_BYTES = 1 << 20, ROW_BYTES = 64 };
 
-/* Copies n bytes. *n_unchecked is the number of bytes copied since the last check. */
-static enum rt_status copy_row(char *dst, const char *src, size_t n, const struct rt_check *check,
-                               size_t *n_unchecked, struct rt_error *err)
+/* Exchanges n bytes of two areas that do not overlap. */
+static void swap_bytes(char *a, char *b, size_t n)
 {
+    char temp[1024];
+
+    for (size_t at = 0; at < n; at += sizeof temp) {
+        const size_t piece = n - at < sizeof temp ? n - at : sizeof temp;
+        memcpy(temp, a + at, piece);
+        memcpy(a + at, b + at, piece);
+        memcpy(b + at, temp, piece);
+    }
+}
+
+struct copy {
+    size_t elem_size;
+    bool swaps; /* whether elements are exchanged instead of copied */
+    const struct rt_check *check;
+    size_t n_unchecked; /* number of bytes copied since the last check */
+};
+
+/* Copies n bytes of complete elements. Does not stop within an element. */
+static enum rt_status copy_row(struct copy *c, char *dst, char *src, size_t n, struct rt_error *err)
+{
+    const size_t most = COPY_BYTES - COPY_BYTES % c->elem_size;
     enum rt_status st = RT_OK;
 
-    *n_unchecked += ROW_BYTES;
-    for (size_t at = 0; at < n && !st; at += COPY_BYTES) {
-        const size_t piece = n - at < COPY_BYTES ? n - at : COPY_BYTES;
-        memcpy(dst + at, src + at, piece);
-        *n_unchecked += piece;
-        if (*n_unchecked < COPY_BYTES)
+    c->n_unchecked += ROW_BYTES;
+    for (size_t at = 0; at < n && !st; at += most) {
+        const size_t piece = n - at < most ? n - at : most;
+        if (c->swaps)
+            swap_bytes(dst + at, src + at, piece);
+        else
+            memcpy(dst + at, src + at, piece);
+        c->n_unchecked += piece;
+        if (c->n_unchecked < most)
             continue;
-        *n_unchecked = 0;
-        st = check ? check->check(check->arg, err) : RT_OK;
+        c->n_unchecked = 0;
+        st = rt_check_call(c->check, err);
     }
     return st;
 }
 
-enum rt_status rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
-                             const struct rt_slice *have, size_t elem_size,
-                             const struct rt_check *check, int64_t *n_copied, struct rt_error *err)
+static enum rt_status copy_part(struct copy *c, char *dst, const struct rt_slice *want, char *src,
+                                const struct rt_slice *have, int64_t *n_copied,
+                                struct rt_error *err)
 {
     int rank = want->rank;
     int64_t first[RT_MAX_RANK], n[RT_MAX_RANK], at[RT_MAX_RANK] = {0}, total = 1;
-    size_t n_unchecked = 0;
 
     *n_copied = 0;
     for (int i = 0; i < rank; i++) {
@@ -288,16 +310,15 @@ enum rt_status rt_slice_copy(void *dst, const struct rt_slice *want, const void 
             return RT_OK;
         total *= n[i];
     }
-    size_t row = rank ? (size_t)n[rank - 1] * elem_size : elem_size;
+    size_t row = rank ? (size_t)n[rank - 1] * c->elem_size : c->elem_size;
     for (;;) {
         int64_t to = 0, from = 0;
         for (int i = 0; i < rank; i++) {
             to = to * want->length[i] + first[i] + at[i] - want->start[i];
             from = from * have->length[i] + first[i] + at[i] - have->start[i];
         }
-        const enum rt_status st =
-            copy_row((char *)dst + (size_t)to * elem_size,
-                     (const char *)src + (size_t)from * elem_size, row, check, &n_unchecked, err);
+        const enum rt_status st = copy_row(c, dst + (size_t)to * c->elem_size,
+                                           src + (size_t)from * c->elem_size, row, err);
         if (st)
             return st;
         int i = rank - 2;
@@ -308,4 +329,22 @@ enum rt_status rt_slice_copy(void *dst, const struct rt_slice *want, const void 
     }
     *n_copied = total;
     return RT_OK;
+}
+
+enum rt_status rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
+                             const struct rt_slice *have, size_t elem_size,
+                             const struct rt_check *check, int64_t *n_copied, struct rt_error *err)
+{
+    struct copy c = {.elem_size = elem_size, .check = check};
+
+    return copy_part(&c, dst, want, (char *)(uintptr_t)src, have, n_copied, err);
+}
+
+enum rt_status rt_slice_swap(void *dst, const struct rt_slice *want, void *src,
+                             const struct rt_slice *have, size_t elem_size,
+                             const struct rt_check *check, int64_t *n_swapped, struct rt_error *err)
+{
+    struct copy c = {.elem_size = elem_size, .swaps = true, .check = check};
+
+    return copy_part(&c, dst, want, src, have, n_swapped, err);
 }

@@ -51,5 +51,11 @@ int64_t rt_slice_overlap(const struct rt_slice *a, const struct rt_slice *b);
 enum rt_status rt_slice_copy(void *dst, const struct rt_slice *want, const void *src,
                              const struct rt_slice *have, size_t elem_size,
                              const struct rt_check *check, int64_t *n_copied, struct rt_error *err);
+/* Exchanges the elements of the intersection of two resolved slices instead of copying them. Used
+ * to move strings. If `check` fails, some elements have been exchanged, and no element is lost. */
+enum rt_status rt_slice_swap(void *dst, const struct rt_slice *want, void *src,
+                             const struct rt_slice *have, size_t elem_size,
+                             const struct rt_check *check, int64_t *n_swapped,
+                             struct rt_error *err);
 
 #endif

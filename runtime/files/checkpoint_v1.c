@@ -633,9 +633,13 @@ static enum rt_status take_piece(void *arg, struct rt_span value, struct rt_erro
     if (st)
         return st;
     st = rt_checkpoint_v1_decode(value, w->dtype, n, t.data, w->run, err);
-    if (!st)
-        st = rt_slice_copy(w->out->data, &w->part, t.data, &p->part, rt_dtype_size(w->dtype),
-                           rt_checkpoint_run_as_check(w->run, &check), &n_copied, err);
+    const struct rt_check *asked = rt_checkpoint_run_as_check(w->run, &check);
+    if (!st && w->dtype == RT_STRING)
+        st = rt_slice_swap(w->out->data, &w->part, t.data, &p->part, sizeof(struct rt_str), asked,
+                           &n_copied, err);
+    else if (!st)
+        st = rt_slice_copy(w->out->data, &w->part, t.data, &p->part, rt_dtype_size(w->dtype), asked,
+                           &n_copied, err);
     w->found += n_copied;
     rt_tensor_clear(&t);
     return st;
@@ -658,9 +662,6 @@ static enum rt_status gather(struct rt_sstable_finder *table, int file, struct w
         rt_slice_resolve(&p.part, w->d.rank, w->d.dim);
         if (!rt_slice_overlap(&p.part, &w->part))
             continue;
-        if (w->dtype == RT_STRING &&
-            rt_count(p.part.rank, p.part.length) != rt_count(w->d.rank, w->d.dim))
-            return rt_fail(err, RT_UNIMPLEMENTED, "a tensor of strings in slices");
         rt_bytes_init(&key, 1 << 21);
         rt_slice_key(&key, rt_span_str(w->name), &stored);
         st = key.failed
@@ -727,9 +728,6 @@ static enum rt_status read_tensor(const struct rt_checkpoint_v1 *c, struct wante
                        "tensor_name = %s",
                        rt_dtype_name(want), rt_dtype_name(w->dtype), w->name);
     st = choose_part(w, slice, err);
-    if (!st && w->dtype == RT_STRING &&
-        rt_count(w->d.rank, w->part.length) != rt_count(w->d.rank, w->d.dim))
-        st = rt_fail(err, RT_UNIMPLEMENTED, "tensor \"%s\": a part of strings", w->name);
     if (!st)
         st = rt_tensor_new_checked(t, rt_checkpoint_run_pool(w->run), w->dtype, w->d.rank,
                                    w->part.length, rt_checkpoint_run_as_check(w->run, &check), err);
