@@ -69,7 +69,8 @@ static void close_file(struct kn_event_writer *w) RT_REQUIRES(w->mu)
 }
 
 /* Writes what the writer holds, and then a record that it does not hold. A failed call writes
- * nothing and drops nothing. */
+ * nothing and drops nothing, unless a part of a record stays in the file: the writer is then
+ * closed. */
 static enum rt_status write_out(struct kn_event_writer *w, struct rt_span event,
                                 const struct rt_check *check, struct rt_error *err)
     RT_REQUIRES(w->mu)
@@ -89,6 +90,8 @@ static enum rt_status write_out(struct kn_event_writer *w, struct rt_span event,
     const bool is_empty = !event.p && !w->held.n;
     const enum rt_status st =
         is_empty ? RT_OK : rt_file_append(w->fd, w->path, &w->size, pieces, n, check, err);
+    if (st == RT_DATA_LOSS)
+        close_file(w);
     if (st)
         return st;
     drop_held(w);
@@ -185,6 +188,8 @@ static enum rt_status open_file(struct rt_run *r, struct kn_event_writer *w,
     w->flush_millis = file->flush_millis;
     if (!st)
         st = write_version(r, w);
+    if (st && w->fd >= 0)
+        unlink(w->path); /* it contains no event */
     if (st)
         close_file(w);
     w->is_open = !st;

@@ -30,8 +30,10 @@ static enum rt_status check_space(struct rt_file_writer *f, size_t n, struct rt_
 {
     if (f->n + (int64_t)n <= f->n_checked)
         return RT_OK;
-    f->n_checked = f->n + RT_FILE_WRITER_PIECE;
-    return rt_file_check_space(f->temp, RT_FILE_WRITER_PIECE, err);
+    const enum rt_status st = rt_file_check_space(f->temp, RT_FILE_WRITER_PIECE, err);
+    if (!st)
+        f->n_checked = f->n + RT_FILE_WRITER_PIECE;
+    return st;
 }
 
 enum rt_status rt_file_writer_put(struct rt_file_writer *f, const void *p, size_t n,

@@ -1,6 +1,7 @@
 /*
- * Writes a file piece by piece under a temporary name, so that the file is never incomplete under
- * its final name.
+ * Writes a file piece by piece under a temporary name, so that no reader finds an incomplete file
+ * under its final name. The file is not synchronised with the disk, so it may be incomplete after a
+ * crash of the system.
  *
  * Threads: a writer is used by one thread at a time. Owner: the caller owns the struct.
  */

@@ -320,8 +320,7 @@ static int take_handshake(int *released, int64_t now, bool is_free) RT_REQUIRES(
     return 1;
 }
 
-/* Returns whether the peer has closed the connection or its sending side. The core then ends the
- * connection after it has read all bytes. */
+/* Returns whether the peer has closed the connection or its sending side. */
 static bool is_hung_up(int fd)
 {
     struct pollfd now = {.fd = fd, .events = POLLRDHUP};

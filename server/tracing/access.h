@@ -13,7 +13,8 @@
 struct srv_request_span;
 struct srv_version;
 
-/* The spans contain text from the client. */
+/* The rt_spans contain text from the client. They, `span` and `version` need only be valid during
+ * the call that gets the outcome. */
 struct srv_access {
     const char *entry;     /* entrypoint of the request, "REST" or "GRPC" */
     const char *api;       /* name of the API (srv_api_name) */
@@ -23,11 +24,11 @@ struct srv_access {
     enum rt_status code;
     /*
      * Sizes in bytes without headers and framing, for the access log only.
-     * bytes_in: over REST, the part of the body that was kept: inflated unless the request failed
-     * before, and 0 if the body was refused or cannot be inflated. Over gRPC, the message before it
-     * was inflated; for a stream, the sum of its messages.
-     * bytes_out: over REST, the body as it is sent, compressed or not. Over gRPC, the message
-     * before the core may compress it, and 0 for an error; for a stream, the sum of its messages.
+     * bytes_in: over REST, the part of the body that was kept: inflated unless the request was
+     * refused before that, and 0 if the body was refused or cannot be inflated. Over gRPC, the
+     * message before it was inflated; for a stream, the sum of its messages. bytes_out: over REST,
+     * the body as it is sent, compressed or not. Over gRPC, the message before the core may
+     * compress it, and 0 for an error; for a stream, the sum of its messages.
      */
     size_t bytes_in, bytes_out;
     int64_t begin_ns, end_ns; /* times on CLOCK_MONOTONIC */

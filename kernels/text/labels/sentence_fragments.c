@@ -120,20 +120,6 @@ static int64_t ellipsis(const char *p, const char *end)
     return end - p >= 3 && (memcmp(p, "...", 3) == 0 || memcmp(p, "\xe2\x80\xa6", 3) == 0) ? 3 : 0;
 }
 
-/* Returns the length of the acronym that begins at p, or 0: two or more of A to Z, each with '.'.
- */
-static int64_t acronym(struct rt_run *r, int64_t *left, const char *p, const char *end)
-{
-    const char *at = p;
-
-    while (end - at >= 2 && at[0] >= 'A' && at[0] <= 'Z' && at[1] == '.') {
-        at += 2;
-        if (rt_run_spend(r, left, 2))
-            break;
-    }
-    return at - p >= 4 ? at - p : 0;
-}
-
 /* A walk through a document. */
 struct walk {
     struct rt_run *r;
@@ -172,15 +158,31 @@ static bool skip_space(struct walk *w)
     return true;
 }
 
-/* Finds the first terminal punctuation, and goes behind it. Returns false if there is none, or
- * before the end of the document if the run must end. */
+/* Sets *n to the length of the acronym at w->p, or to 0: two or more of A to Z, each with '.'.
+ * Returns false if the run must end. */
+static bool acronym(const struct walk *w, int64_t *n)
+{
+    const char *at = w->p;
+
+    while (w->end - at >= 2 && at[0] >= 'A' && at[0] <= 'Z' && at[1] == '.') {
+        at += 2;
+        if (rt_run_spend(w->r, w->left, 2))
+            return false;
+    }
+    *n = at - w->p >= 4 ? at - w->p : 0;
+    return true;
+}
+
+/* Advances past the first terminal punctuation, or to the end of the document if there is none.
+ * Returns false if the run must end. */
 static bool find_terminal(struct walk *w, struct fragment *f)
 {
-    while (w->p < w->end && !rt_run_spend(w->r, w->left, COST)) {
-        int64_t n;
+    while (w->p < w->end) {
+        int64_t n, a;
         const int32_t c = char_at(w, &n);
-        const int64_t a = acronym(w->r, w->left, w->p, w->end), e = emoticon(w->p, w->end);
-        const int64_t l = ellipsis(w->p, w->end);
+        if (rt_run_spend(w->r, w->left, COST) || !acronym(w, &a))
+            return false;
+        const int64_t e = emoticon(w->p, w->end), l = ellipsis(w->p, w->end);
         if (a || e || l || IS_IN(terminals, c)) {
             f->terminal = w->p - w->begin;
             f->properties = a && !e ? HAS_TERMINAL | HAS_SEVERAL : HAS_TERMINAL;
@@ -189,10 +191,10 @@ static bool find_terminal(struct walk *w, struct fragment *f)
         }
         w->p += n;
     }
-    return false;
+    return true;
 }
 
-/* Goes behind further terminal punctuation. */
+/* Advances past further terminal punctuation. */
 static bool read_terminals(struct walk *w, struct fragment *f)
 {
     const char *first = w->begin + f->terminal;
@@ -218,7 +220,7 @@ static bool read_terminals(struct walk *w, struct fragment *f)
     return true;
 }
 
-/* Goes behind closing brackets, and ellipses and emoticons among them. */
+/* Advances past closing brackets, and ellipses and emoticons among them. */
 static bool read_closes(struct walk *w, struct fragment *f)
 {
     while (w->p < w->end) {
@@ -250,12 +252,9 @@ static enum rt_status split(struct rt_run *r, int64_t *left, const struct rt_str
         if (w.p == w.end)
             return RT_OK;
         f.begin = w.p - begin;
-        if (find_terminal(&w, &f)) {
-            if (!read_terminals(&w, &f) || !read_closes(&w, &f))
-                return r->err->code;
-        } else if (w.p < w.end) {
+        if (!find_terminal(&w, &f) ||
+            (f.terminal >= 0 && (!read_terminals(&w, &f) || !read_closes(&w, &f))))
             return r->err->code;
-        }
         f.end = w.p - begin;
         rt_bytes_add(list, &f, sizeof f);
         if (list->failed)
