@@ -42,7 +42,7 @@ static bool add_row(struct tokenizer *t, const struct rt_str *s)
         if (!add_id(t, t->reverses ? t->model.end : t->model.begin))
             return false;
     for (size_t i = 0; i < n; i++)
-        if (!add_id(t, (int32_t)p[t->reverses ? i : n - 1 - i].id))
+        if (!add_id(t, (int32_t)p[t->reverses ? i : n - 1 - i].id) || !kn_sp_tick(c, i))
             return false;
     if (t->reverses ? t->adds_begin : t->adds_end)
         if (!add_id(t, t->reverses ? t->model.begin : t->model.end))
@@ -68,12 +68,11 @@ static enum rt_status emit(struct rt_run *r, const struct tokenizer *t)
 
     if (!splits)
         return r->err->code;
-    if (n)
-        memcpy(ids, t->ids.p, t->ids.n);
+    enum rt_status st = n ? kn_copy_run(r, RT_I32, ids, t->ids.p, n) : RT_OK;
     splits[0] = 0;
-    if (n_splits > 1)
-        memcpy(splits + 1, t->splits.p, t->splits.n);
-    return RT_OK;
+    if (!st && n_splits > 1)
+        st = kn_copy_run(r, RT_I32, splits + 1, t->splits.p, n_splits - 1);
+    return st;
 }
 
 static enum rt_status tokenize_run(struct rt_run *r)
@@ -147,23 +146,23 @@ static enum rt_status fail_piece(struct rt_run *r)
     return rt_fail(r->err, RT_INTERNAL, "Sentencepiece conversion failed");
 }
 
-/* Sets d to the text of the values from `begin` up to `end`. */
-static enum rt_status join(struct rt_run *r, const struct pieces *p, int64_t begin, int64_t end,
-                           struct rt_bytes *to)
+/* Sets c->text to the text of the values from `begin` up to `end`. */
+static enum rt_status join(struct kn_sp_coder *c, const struct pieces *p, int64_t begin,
+                           int64_t end)
 {
+    struct rt_run *r = c->r;
+
+    c->text.n = 0;
     for (int64_t i = begin; i < end; i++) {
         const uint32_t id = (uint32_t)kn_int_at(&r->in[VALUES], i) - p->offset;
         struct rt_span text;
         if (id >= p->strings.n || !kn_flat_string(&p->table, &p->strings, id, &text))
             return fail_piece(r);
-        const unsigned char *stop = text.n ? memchr(text.p, 0, text.n) : NULL;
-        text.n = stop ? (size_t)(stop - text.p) : text.n;
+        if (!kn_sp_until_nul(c, text, &text))
+            return r->err->code;
         if (i == begin && p->removes_space && text.n && *text.p == ' ')
             text = rt_span_of(text.p + 1, text.n - 1);
-        rt_bytes_add(to, text.p, text.n);
-        if (to->failed)
-            return kn_text_failed(to);
-        if (rt_run_spend(r, &r->left, 16 + (int64_t)text.n))
+        if (!kn_sp_add(c, &c->text, text.p, text.n) || !kn_sp_spend(c, 16 + (int64_t)text.n))
             return r->err->code;
     }
     return RT_OK;
@@ -175,11 +174,11 @@ static enum rt_status detokenize(struct rt_run *r, const struct pieces *p, struc
                                  int64_t n)
 {
     const int64_t n_values = rt_tensor_count(&r->in[VALUES]);
-    struct rt_bytes text;
+    struct kn_sp_coder c;
     enum rt_status st = RT_OK;
-    int64_t left = RT_WORK, at = 0;
+    int64_t at = 0;
 
-    kn_text_begin(&text, r);
+    kn_sp_begin(&c, NULL, r);
     for (int64_t i = 0; i < n && !st; i++) {
         const int64_t from = kn_int_at(&r->in[SPLITS], i), to = kn_int_at(&r->in[SPLITS], i + 1);
         int64_t size;
@@ -189,13 +188,12 @@ static enum rt_status detokenize(struct rt_run *r, const struct pieces *p, struc
                          (long long)from, (long long)to, (long long)n_values);
             break;
         }
-        text.n = 0;
-        st = join(r, p, at, at + size, &text);
+        st = join(&c, p, at, at + size);
         if (!st)
-            st = kn_set_text(r, &left, &out[i], text.n ? text.p : "", text.n);
+            st = kn_set_text(r, &c.left, &out[i], c.text.n ? c.text.p : "", c.text.n);
         at += size;
     }
-    kn_text_end(&text);
+    kn_sp_end(&c);
     return st;
 }
 
@@ -204,7 +202,6 @@ static enum rt_status detokenize_run(struct rt_run *r)
     const int64_t n = rt_tensor_count(&r->in[SPLITS]) - 1;
     struct pieces p = {.offset = 0};
 
-    r->left = RT_WORK;
     if (n < 0)
         return rt_fail(r->err, RT_INVALID_ARGUMENT, DETOKENIZE ": input_splits is empty");
     if (n > 0 && !open_pieces(bytes_of(&r->in[MODEL]), &p))

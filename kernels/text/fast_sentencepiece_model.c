@@ -87,19 +87,19 @@ static bool replace(struct kn_sp_coder *c, const struct kn_fast_sp_model *m, str
 
     while (p < end) {
         uint32_t value = 0;
-        const size_t n = kn_sp_longest(&m->prefixes, p, end, &value);
-        if (!kn_sp_spend(c, 8 + (int64_t)n))
+        struct rt_span to;
+        size_t n;
+        if (!kn_sp_longest(c, &m->prefixes, p, end, &n, &value) || !kn_sp_spend(c, 8))
             return false;
         if (n == 0 || value >= m->replacements.n) {
             if (!kn_sp_add(c, &c->text, p++, 1))
                 return false;
             continue;
         }
-        const unsigned char *to = m->replacements.p + value;
-        const size_t rest = m->replacements.n - value;
-        const unsigned char *stop = memchr(to, 0, rest);
-        const size_t n_to = stop ? (size_t)(stop - to) : rest;
-        if (!kn_sp_add(c, &c->text, to, n_to) || !kn_sp_spend(c, (int64_t)n_to))
+        const struct rt_span rest =
+            rt_span_of(m->replacements.p + value, m->replacements.n - value);
+        if (!kn_sp_until_nul(c, rest, &to) || !kn_sp_add(c, &c->text, to.p, to.n) ||
+            !kn_sp_spend(c, (int64_t)to.n))
             return false;
         p += n;
     }
@@ -108,22 +108,27 @@ static bool replace(struct kn_sp_coder *c, const struct kn_fast_sp_model *m, str
 
 /* Replaces each run of white space by one space, and removes the last character if it is one. White
  * space that is one character stays as it is. */
-static void remove_spaces(struct kn_sp_coder *c)
+static bool remove_spaces(struct kn_sp_coder *c)
 {
     unsigned char *p = (unsigned char *)c->text.p;
     size_t n = 0;
 
     for (size_t i = 0, end; i < c->text.n; i = end) {
         for (end = i; end < c->text.n && is_space(p[end]);)
-            end++;
+            if (!kn_sp_tick(c, end++))
+                return false;
         if (end - i > 1) {
             p[n++] = ' ';
         } else {
             end = i + 1;
             p[n++] = p[i];
+            if (!kn_sp_tick(c, n))
+                return false;
         }
     }
+    const int64_t n_read = (int64_t)c->text.n;
     c->text.n = n && is_space(p[n - 1]) ? n - 1 : n;
+    return kn_sp_spend(c, n_read);
 }
 
 /* Replaces each white-space character by KN_SP_SPACE. */
@@ -132,13 +137,18 @@ static bool escape_spaces(struct kn_sp_coder *c)
     const size_t more = strlen(KN_SP_SPACE) - 1;
     size_t n_spaces = 0, from = c->text.n;
 
-    for (size_t i = 0; i < c->text.n; i++)
+    for (size_t i = 0; i < c->text.n; i++) {
         n_spaces += is_space((unsigned char)c->text.p[i]);
+        if (!kn_sp_tick(c, i))
+            return false;
+    }
     for (size_t i = 0; i < n_spaces; i++)
-        if (!kn_sp_add(c, &c->text, KN_SP_SPACE, more))
+        if (!kn_sp_add(c, &c->text, KN_SP_SPACE, more) || !kn_sp_tick(c, i))
             return false;
     for (size_t to = c->text.n; from > 0 && n_spaces > 0;) {
         const char x = c->text.p[--from];
+        if (!kn_sp_tick(c, from))
+            return false;
         if (is_space((unsigned char)x)) {
             to -= more + 1;
             memcpy(c->text.p + to, KN_SP_SPACE, more + 1);
@@ -164,8 +174,8 @@ static bool normalize(struct kn_sp_coder *c, const struct kn_fast_sp_model *m, s
     }
     if (!replace(c, m, in))
         return false;
-    if (m->removes_spaces)
-        remove_spaces(c);
+    if (m->removes_spaces && !remove_spaces(c))
+        return false;
     return !m->escapes_spaces || escape_spaces(c);
 }
 
@@ -186,9 +196,17 @@ static inline void offer(struct cell *to, size_t start, int32_t id, float score)
         *to = (struct cell){.start = start, .id = id, .score = score};
 }
 
-/* Offers the pieces that begin at offset `at`. Returns false if one of them has no score. */
-static bool offer_pieces(const struct kn_sp_coder *c, const struct kn_fast_sp_model *m,
-                         struct cell *cells, size_t at, size_t *n_read)
+static bool fail_damaged(struct kn_sp_coder *c)
+{
+    if (c->r)
+        rt_fail(c->r->err, RT_INVALID_ARGUMENT,
+                "FastSentencepieceTokenize: the model contradicts itself");
+    return false;
+}
+
+/* Offers the pieces that begin at offset `at`, each of which must have a score. */
+static bool offer_pieces(struct kn_sp_coder *c, const struct kn_fast_sp_model *m,
+                         struct cell *cells, size_t at)
 {
     const unsigned char *text = (const unsigned char *)c->text.p;
     int64_t node = 0;
@@ -199,31 +217,23 @@ static bool offer_pieces(const struct kn_sp_coder *c, const struct kn_fast_sp_mo
         node = kn_trie_child(&m->pieces, node, text[i]);
         if (node == KN_NO_NODE)
             break;
-        i++;
+        if (!kn_sp_tick(c, i++ - at))
+            return false;
         if (!kn_trie_value(&m->pieces, node, &id))
             continue;
         if (id >= m->scores.n)
-            return false;
+            return fail_damaged(c);
         float score;
         memcpy(&score, m->scores.p + id * sizeof score, sizeof score);
         offer(&cells[i], at, (int32_t)id, cells[at].score + score);
     }
-    *n_read = i - at;
-    return true;
-}
-
-static bool fail_damaged(struct kn_sp_coder *c)
-{
-    if (c->r)
-        rt_fail(c->r->err, RT_INVALID_ARGUMENT,
-                "FastSentencepieceTokenize: the model contradicts itself");
-    return false;
+    return kn_sp_spend(c, (int64_t)(16 + 8 * (i - at)));
 }
 
 bool kn_fast_sp_encode(struct kn_sp_coder *c, const struct kn_fast_sp_model *m, struct rt_span in)
 {
     struct cell *cells;
-    size_t n, n_read = 0;
+    size_t n;
 
     c->parts.n = 0;
     if (!normalize(c, m, in))
@@ -232,17 +242,20 @@ bool kn_fast_sp_encode(struct kn_sp_coder *c, const struct kn_fast_sp_model *m, 
     cells = kn_sp_array(c, &c->cells, n + 1, sizeof *cells);
     if (!cells)
         return false;
-    for (size_t i = 0; i <= n; i++)
+    for (size_t i = 0; i <= n; i++) {
         cells[i] = (struct cell){.start = NOWHERE, .id = -1};
+        if (!kn_sp_tick(c, i))
+            return false;
+    }
     for (size_t i = 0; i < n; i++) {
+        if (!kn_sp_tick(c, i))
+            return false;
         if (i > 0 && cells[i].start == NOWHERE)
             continue;
         if (m->unknown >= 0) /* Unknown bytes that follow each other become one piece. */
             offer(&cells[i + 1], cells[i].id == m->unknown ? cells[i].start : i, m->unknown,
                   cells[i].score + m->unknown_score);
-        if (!offer_pieces(c, m, cells, i, &n_read))
-            return fail_damaged(c);
-        if (!kn_sp_spend(c, (int64_t)(16 + 8 * n_read)))
+        if (!offer_pieces(c, m, cells, i))
             return false;
     }
     if (cells[n].start == NOWHERE)
@@ -251,7 +264,7 @@ bool kn_fast_sp_encode(struct kn_sp_coder *c, const struct kn_fast_sp_model *m, 
         const struct cell *x = &cells[end];
         const uint32_t id =
             x->id == m->unknown ? (uint32_t)x->id : (uint32_t)x->id + (uint32_t)m->offset;
-        if (!kn_sp_add_part(c, end - x->start, id))
+        if (!kn_sp_add_part(c, end - x->start, id) || !kn_sp_spend(c, 4))
             return false;
     }
     return true;

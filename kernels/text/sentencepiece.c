@@ -63,19 +63,19 @@ const struct kn_sp_model *kn_sp_model_of(struct rt_run *r)
 }
 
 /* Finds the piece that an option adds. */
-static enum rt_status find_piece(struct rt_run *r, const struct kn_sp_model *m,
-                                 struct rt_span piece, uint32_t *id)
+static enum rt_status find_piece(struct kn_sp_coder *c, struct rt_span piece, uint32_t *id)
 {
-    *id = kn_sp_id(m, piece);
-    if (m->pieces[*id].type == KN_SP_UNKNOWN)
-        return rt_fail(r->err, RT_INTERNAL, "id for `%.*s` is not defined.",
+    if (!kn_sp_id(c, piece, id))
+        return c->r->err->code;
+    if (c->m->pieces[*id].type == KN_SP_UNKNOWN)
+        return rt_fail(c->r->err, RT_INTERNAL, "id for `%.*s` is not defined.",
                        (int)(piece.n < 64 ? piece.n : 64), (const char *)piece.p);
     return RT_OK;
 }
 
-enum rt_status kn_sp_read_options(struct rt_run *r, const struct kn_sp_model *m, int first,
-                                  struct kn_sp_options *out)
+enum rt_status kn_sp_read_options(struct kn_sp_coder *c, int first, struct kn_sp_options *out)
 {
+    struct rt_run *r = c->r;
     bool set[3];
     enum rt_status st = RT_OK;
 
@@ -88,9 +88,9 @@ enum rt_status kn_sp_read_options(struct rt_run *r, const struct kn_sp_model *m,
     }
     *out = (struct kn_sp_options){.adds_begin = set[0], .adds_end = set[1], .reverses = set[2]};
     if (set[0])
-        st = find_piece(r, m, m->begin_piece, &out->begin);
+        st = find_piece(c, c->m->begin_piece, &out->begin);
     if (set[1] && !st)
-        st = find_piece(r, m, m->end_piece, &out->end);
+        st = find_piece(c, c->m->end_piece, &out->end);
     return st;
 }
 
@@ -163,17 +163,22 @@ static enum rt_status id_run(struct rt_run *r)
     const struct rt_tensor *in = &r->in[1];
     int32_t *out = m ? kn_out(r, 0, in->rank, in->dim) : NULL;
     const int64_t n = rt_tensor_count(in);
-    int64_t left = RT_WORK;
+    struct kn_sp_coder c;
+    bool ok = true;
 
     if (!out)
         return r->err->code;
-    for (int64_t i = 0; i < n; i++) {
+    kn_sp_begin(&c, m, r);
+    for (int64_t i = 0; i < n && ok; i++) {
         const struct rt_str *s = &rt_strs(in)[i];
-        out[i] = (int32_t)kn_sp_id(m, rt_span_of(rt_str_data(s), s->n));
-        if (rt_run_spend(r, &left, KN_STRING_WORK + 8 * (int64_t)s->n))
-            return r->err->code;
+        uint32_t id;
+        ok = kn_sp_id(&c, rt_span_of(rt_str_data(s), s->n), &id) &&
+             kn_sp_spend(&c, KN_STRING_WORK + 8 * (int64_t)s->n);
+        if (ok)
+            out[i] = (int32_t)id;
     }
-    return RT_OK;
+    kn_sp_end(&c);
+    return ok ? RT_OK : r->err->code;
 }
 
 const struct kn_entry kn_sentencepiece_string_to_id_op = {

@@ -17,8 +17,7 @@ struct kn_sp_options {
 /* Returns the model of input 0. If input 0 is not a model, returns NULL and sets r->err. */
 const struct kn_sp_model *kn_sp_model_of(struct rt_run *r);
 /* Reads the options from input `first` and the two after it. */
-enum rt_status kn_sp_read_options(struct rt_run *r, const struct kn_sp_model *m, int first,
-                                  struct kn_sp_options *out);
+enum rt_status kn_sp_read_options(struct kn_sp_coder *c, int first, struct kn_sp_options *out);
 /* Fails because a piece has no such id. */
 enum rt_status kn_sp_fail_id(struct rt_error *err, int64_t id);
 

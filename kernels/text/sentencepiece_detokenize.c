@@ -91,19 +91,21 @@ static bool add_value(struct detokenizer *d, int64_t i)
 {
     const struct kn_sp_model *m = d->coder.m;
     const struct rt_tensor *values = &d->coder.r->in[VALUES];
+    uint32_t id;
 
     if (values->dtype == RT_STRING) {
         const struct rt_str *s = &rt_strs(values)[i];
         const struct rt_span text = rt_span_of(rt_str_data(s), s->n);
-        return add_piece(d, text, kn_sp_id(m, text));
+        return kn_sp_id(&d->coder, text, &id) && add_piece(d, text, id);
     }
-    const int64_t id = kn_int_at(values, i);
-    if (id < 0 || (uint64_t)id >= m->n) {
-        kn_sp_fail_id(d->coder.r->err, id);
+    const int64_t value = kn_int_at(values, i);
+    if (value < 0 || (uint64_t)value >= m->n) {
+        kn_sp_fail_id(d->coder.r->err, value);
         return false;
     }
     /* As in SentencePiece, the piece is looked up by its text again. */
-    return add_piece(d, m->pieces[id].text, kn_sp_id(m, m->pieces[id].text));
+    const struct rt_span text = m->pieces[value].text;
+    return kn_sp_id(&d->coder, text, &id) && add_piece(d, text, id);
 }
 
 /* Reserves memory for the text of long strings, because memory that grows later would be copied
@@ -180,15 +182,18 @@ static enum rt_status detokenize_run(struct rt_run *r)
     const struct kn_sp_model *m = kn_sp_model_of(r);
     const int64_t n = rt_tensor_count(&r->in[SPLITS]) - 1;
     struct detokenizer d;
-    enum rt_status st = m ? kn_sp_read_options(r, m, OPTIONS, &d.options) : r->err->code;
+    enum rt_status st;
 
+    if (!m)
+        return r->err->code;
+    kn_sp_begin(&d.coder, m, r);
+    st = kn_sp_read_options(&d.coder, OPTIONS, &d.options);
     if (!st && n < 0)
         st = rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: input_splits must not be empty",
                      r->node->schema->name);
     struct rt_str *out = st ? NULL : kn_out(r, 0, 1, &n);
     if (!out)
-        return r->err->code;
-    kn_sp_begin(&d.coder, m, r);
+        st = r->err->code;
     kn_text_begin(&d.text, r);
     kn_text_begin(&d.bytes, r);
     for (int64_t i = 0; i < n && !st; i++) {

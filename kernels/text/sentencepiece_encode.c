@@ -31,9 +31,8 @@ static inline void offer(struct cell *to, size_t start, uint32_t id, double scor
         *to = (struct cell){.start = start, .id = id, .score = (float)score};
 }
 
-/* Offers all pieces that begin at offset `at`. Returns the number of bytes that were read. */
-static size_t offer_pieces(const struct kn_sp_coder *c, struct cell *cells, size_t at,
-                           size_t char_length)
+/* Offers all pieces that begin at offset `at`. */
+static bool offer_pieces(struct kn_sp_coder *c, struct cell *cells, size_t at, size_t char_length)
 {
     const struct kn_sp_model *m = c->m;
     const struct rt_span text = text_of(c);
@@ -47,7 +46,8 @@ static size_t offer_pieces(const struct kn_sp_coder *c, struct cell *cells, size
         node = kn_trie_child(&m->found, node, text.p[i]);
         if (node == KN_NO_NODE)
             break;
-        i++;
+        if (!kn_sp_tick(c, i++ - at))
+            return false;
         if (!kn_trie_value(&m->found, node, &id))
             continue;
         const struct kn_sp_piece *p = &m->pieces[id];
@@ -63,10 +63,10 @@ static size_t offer_pieces(const struct kn_sp_coder *c, struct cell *cells, size
         const float score = kn_sp_unknown_score(m) + cells[at].score;
         offer(&cells[at + char_length], at, m->unknown, (double)score);
     }
-    return i - at;
+    return kn_sp_spend(c, (int64_t)(8 + 8 * (i - at)));
 }
 
-void kn_sp_reverse(struct kn_sp_coder *c)
+bool kn_sp_reverse(struct kn_sp_coder *c)
 {
     struct kn_sp_part *p = (struct kn_sp_part *)(void *)c->parts.p;
     const size_t n = c->parts.n / sizeof *p;
@@ -75,7 +75,10 @@ void kn_sp_reverse(struct kn_sp_coder *c)
         const struct kn_sp_part x = p[i];
         p[i] = p[n - 1 - i];
         p[n - 1 - i] = x;
+        if (!kn_sp_tick(c, i))
+            return false;
     }
+    return kn_sp_spend(c, (int64_t)n);
 }
 
 static bool encode_unigram(struct kn_sp_coder *c)
@@ -85,20 +88,21 @@ static bool encode_unigram(struct kn_sp_coder *c)
 
     if (!cells)
         return false;
-    for (size_t i = 0; i <= text.n; i++)
+    for (size_t i = 0; i <= text.n; i++) {
         cells[i].start = NOWHERE;
+        if (!kn_sp_tick(c, i))
+            return false;
+    }
     cells[0].score = 0;
     for (size_t i = 0, n; i < text.n; i += n) {
         n = kn_sp_char_length(text.p + i, text.p + text.n);
-        const size_t work = offer_pieces(c, cells, i, n);
-        if (!kn_sp_spend(c, (int64_t)(8 + 8 * work)))
+        if (!offer_pieces(c, cells, i, n))
             return false;
     }
     for (size_t end = text.n; end > 0; end = cells[end].start)
-        if (!kn_sp_add_part(c, end - cells[end].start, cells[end].id))
+        if (!kn_sp_add_part(c, end - cells[end].start, cells[end].id) || !kn_sp_spend(c, 4))
             return false;
-    kn_sp_reverse(c);
-    return true;
+    return kn_sp_reverse(c);
 }
 
 /* ---- models of byte pairs: neighbours are merged, those with the largest score first ---- */
@@ -163,9 +167,9 @@ static bool offer_pair(struct kn_sp_coder *c, const struct symbol *symbols, uint
         return true;
     const struct pair p = {.left = left, .right = right, .n = symbols[left].n + symbols[right].n};
     const struct rt_span text = rt_span_of(c->text.p + symbols[left].begin, p.n);
-    if (!kn_sp_spend(c, (int64_t)(8 + 4 * p.n)))
+    if (!kn_sp_spend(c, (int64_t)(8 + 3 * p.n)) || !kn_sp_find(c, &c->m->found, text, &id))
         return false;
-    if (!kn_sp_find(&c->m->found, text, &id))
+    if (id == KN_SP_NO_ID)
         return true;
     if (c->splits.n && c->m->pieces[id].type == KN_SP_UNUSED)
         memcpy(c->splits.p + id * sizeof(size_t), &symbols[left].n, sizeof(size_t));
@@ -185,7 +189,8 @@ static uint32_t make_symbols(struct kn_sp_coder *c)
     for (size_t at = 0; at < text.n; n++) {
         struct symbol s = {.before = n - 1, .after = n + 1, .begin = at};
         uint32_t id;
-        s.n = kn_sp_longest(&c->m->symbols, text.p + at, text.p + text.n, &id);
+        if (!kn_sp_longest(c, &c->m->symbols, text.p + at, text.p + text.n, &s.n, &id))
+            return NOBODY;
         s.is_fixed = s.n > 0;
         if (!s.is_fixed)
             s.n = kn_sp_char_length(text.p + at, text.p + text.n);
@@ -213,12 +218,13 @@ static bool add_merged(struct kn_sp_coder *c, size_t begin, size_t n)
     while (c->pending.n) {
         c->pending.n -= sizeof item;
         memcpy(&item, c->pending.p + c->pending.n, sizeof item);
-        const uint32_t id = kn_sp_id(c->m, rt_span_of(c->text.p + item.begin, item.n));
+        uint32_t id;
         size_t first = 0;
+        if (!kn_sp_id(c, rt_span_of(c->text.p + item.begin, item.n), &id) ||
+            !kn_sp_spend(c, (int64_t)(8 + 2 * item.n)))
+            return false;
         if (c->splits.n && c->m->pieces[id].type == KN_SP_UNUSED)
             memcpy(&first, c->splits.p + id * sizeof first, sizeof first);
-        if (!kn_sp_spend(c, (int64_t)(8 + 4 * item.n)))
-            return false;
         if (first == 0 || first >= item.n) {
             if (!kn_sp_add_part(c, item.n, id))
                 return false;
@@ -237,12 +243,15 @@ static bool make_splits(struct kn_sp_coder *c)
 {
     if (!c->m->has_unused || c->splits.n)
         return true;
-    void *p = kn_sp_array(c, &c->splits, c->m->n, sizeof(size_t));
-    if (p) {
-        memset(p, 0, c->m->n * sizeof(size_t));
-        c->splits.n = c->m->n * sizeof(size_t);
+    size_t *lengths = kn_sp_array(c, &c->splits, c->m->n, sizeof *lengths);
+    for (size_t i = 0; i < c->m->n && lengths; i++) {
+        lengths[i] = 0;
+        if (!kn_sp_tick(c, i))
+            return false;
     }
-    return p != NULL;
+    if (lengths)
+        c->splits.n = c->m->n * sizeof *lengths;
+    return lengths != NULL;
 }
 
 bool kn_sp_merge(struct kn_sp_coder *c, float skip)
@@ -288,15 +297,19 @@ static bool encode_words(struct kn_sp_coder *c)
 {
     const struct rt_span text = text_of(c);
     const size_t n_space = strlen(KN_SP_SPACE);
+    size_t n_chars = 0;
+    uint32_t id;
 
     for (size_t begin = 0, end, n; begin < text.n; begin = end) {
         for (end = begin; end < text.n; end += n) {
             n = kn_sp_char_length(text.p + end, text.p + text.n);
             if (end > begin && n == n_space && memcmp(text.p + end, KN_SP_SPACE, n) == 0)
                 break;
+            if (!kn_sp_tick(c, n_chars++))
+                return false;
         }
         n = end - begin;
-        if (!kn_sp_add_part(c, n, kn_sp_id(c->m, rt_span_of(text.p + begin, n))) ||
+        if (!kn_sp_id(c, rt_span_of(text.p + begin, n), &id) || !kn_sp_add_part(c, n, id) ||
             !kn_sp_spend(c, (int64_t)(8 + 8 * n)))
             return false;
     }
@@ -309,10 +322,11 @@ static bool encode_chars(struct kn_sp_coder *c)
 
     for (size_t at = 0, n; at < text.n; at += n) {
         uint32_t id;
-        n = kn_sp_longest(&c->m->symbols, text.p + at, text.p + text.n, &id);
+        if (!kn_sp_longest(c, &c->m->symbols, text.p + at, text.p + text.n, &n, &id))
+            return false;
         if (n == 0)
             n = kn_sp_char_length(text.p + at, text.p + text.n);
-        if (!kn_sp_add_part(c, n, kn_sp_id(c->m, rt_span_of(text.p + at, n))) ||
+        if (!kn_sp_id(c, rt_span_of(text.p + at, n), &id) || !kn_sp_add_part(c, n, id) ||
             !kn_sp_spend(c, (int64_t)(8 + 8 * n)))
             return false;
     }

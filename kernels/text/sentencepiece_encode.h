@@ -45,7 +45,9 @@ enum {
     KN_SP_TEST_BYTES = 1 << 28,
     KN_SP_MAX_SAMPLE = 512, /* maximum number of best lists from which one is drawn */
     KN_SP_MAX_BEST = 1024,  /* maximum number of best lists that are found */
+    KN_SP_TICK = 1 << 14,   /* number of steps of a loop between two checks of the deadline */
 };
+#define KN_SP_NO_ID UINT32_MAX
 
 void kn_sp_begin(struct kn_sp_coder *c, const struct kn_sp_model *m, struct rt_run *r);
 void kn_sp_end(struct kn_sp_coder *c);
@@ -72,9 +74,10 @@ bool kn_sp_merge(struct kn_sp_coder *c, float skip);
 
 /* Returns b->p as memory for n elements of `size` bytes, or NULL on failure. b->n becomes 0. */
 void *kn_sp_array(struct kn_sp_coder *c, struct rt_bytes *b, size_t n, size_t size);
-/* Appends a piece to c->parts, and reverses c->parts. */
+/* Appends a piece to c->parts, whose work the caller charges. */
 bool kn_sp_add_part(struct kn_sp_coder *c, size_t n, uint32_t id);
-void kn_sp_reverse(struct kn_sp_coder *c);
+/* Reverses c->parts. */
+bool kn_sp_reverse(struct kn_sp_coder *c);
 /* The score of the unknown piece in a unigram model. */
 static inline float kn_sp_unknown_score(const struct kn_sp_model *m)
 {
@@ -92,5 +95,72 @@ static inline bool kn_sp_spend(struct kn_sp_coder *c, int64_t work)
 {
     return !c->r || !rt_run_spend(c->r, &c->left, work);
 }
+/* Charges work, which the next call of kn_sp_spend looks at. */
+static inline void kn_sp_charge(struct kn_sp_coder *c, size_t work)
+{
+    c->left -= (int64_t)work;
+}
+/* Checks the deadline at every KN_SP_TICK-th index of a loop whose length the text or the model
+ * decides. */
+static inline bool kn_sp_tick(struct kn_sp_coder *c, size_t i)
+{
+    return (i & (KN_SP_TICK - 1)) != KN_SP_TICK - 1 || !c->r || !rt_run_check(c->r);
+}
+
+/*
+ * The functions below read a trie or a text of any length. They charge the bytes that they have
+ * read (kn_sp_charge), of which there may be many more than the result shows, and check the
+ * deadline meanwhile: the nodes of a malformed trie may form a loop.
+ */
+
+/* Sets *n to the length of the longest key of a trie with which the bytes from p to `end` begin,
+ * and *value to its value. Sets *n to 0 if there is no such key. */
+static inline bool kn_sp_longest(struct kn_sp_coder *c, const struct kn_vector *trie,
+                                 const unsigned char *p, const unsigned char *end, size_t *n,
+                                 uint32_t *value)
+{
+    int64_t node = 0;
+    size_t i = 0;
+
+    *n = 0;
+    if (trie->n == 0)
+        return true;
+    for (; p + i < end && p[i]; i++) {
+        node = kn_trie_child(trie, node, p[i]);
+        if (node == KN_NO_NODE)
+            break;
+        if (kn_trie_value(trie, node, value))
+            *n = i + 1;
+        if (!kn_sp_tick(c, i))
+            return false;
+    }
+    kn_sp_charge(c, i);
+    return true;
+}
+/* Sets *id to the id of a piece in one of the model's tries, or to KN_SP_NO_ID if there is none. */
+static inline bool kn_sp_find(struct kn_sp_coder *c, const struct kn_vector *trie,
+                              struct rt_span text, uint32_t *id)
+{
+    int64_t node = 0;
+    size_t i = 0;
+
+    *id = KN_SP_NO_ID;
+    if (trie->n == 0 || text.n == 0)
+        return true;
+    while (text.p[i] && (node = kn_trie_child(trie, node, text.p[i])) != KN_NO_NODE) {
+        if (++i == text.n) {
+            kn_trie_value(trie, node, id);
+            break;
+        }
+        if (!kn_sp_tick(c, i))
+            return false;
+    }
+    kn_sp_charge(c, i);
+    return true;
+}
+/* Sets *id to the id of a piece, or to the unknown piece's id if there is no such piece. */
+bool kn_sp_id(struct kn_sp_coder *c, struct rt_span text, uint32_t *id);
+/* Sets *out to the bytes of `text` before its first NUL. */
+bool kn_sp_until_nul(struct kn_sp_coder *c, struct rt_span text, struct rt_span *out);
 
 #endif

@@ -66,7 +66,8 @@ static bool add_pieces(struct kn_sp_coder *c, struct lattice *l, size_t at)
             n_chars++;
             next_char += kn_sp_char_length(text + end, text + size);
         }
-        end++;
+        if (!kn_sp_tick(c, end++ - at))
+            return false;
         if (!kn_trie_value(&m->found, node, &id) || m->pieces[id].type == KN_SP_UNUSED)
             continue;
         const float score = m->pieces[id].type == KN_SP_USER_DEFINED
@@ -109,8 +110,11 @@ static bool make_lattice(struct kn_sp_coder *c, struct lattice *l)
     *l = (struct lattice){.places = kn_sp_array(c, &c->places, size + 1, sizeof *l->places)};
     if (!l->places)
         return false;
-    for (size_t i = 0; i <= size; i++)
+    for (size_t i = 0; i <= size; i++) {
         l->places[i] = (struct place){.first = NOBODY, .last = NOBODY};
+        if (!kn_sp_tick(c, i))
+            return false;
+    }
     if (!add_node(c, l, 0, 0, 0, 0))
         return false;
     for (size_t at = 0; at < size; at += kn_sp_char_length(text + at, text + size))
@@ -232,9 +236,11 @@ static bool add_best(struct kn_sp_coder *c, const struct lattice *l)
 
     for (uint32_t k = l->n ? l->nodes[l->n - 1].before : 0; k != 0 && k != NOBODY;
          k = l->nodes[k].before)
-        if (!kn_sp_add_part(c, l->nodes[k].end - l->nodes[k].begin, l->nodes[k].id))
+        if (!kn_sp_add_part(c, l->nodes[k].end - l->nodes[k].begin, l->nodes[k].id) ||
+            !kn_sp_spend(c, 4))
             return false;
-    kn_sp_reverse(c);
+    if (!kn_sp_reverse(c))
+        return false;
     list.end = c->parts.n / sizeof(struct kn_sp_part);
     return kn_sp_add(c, &c->lists, &list, sizeof list);
 }
@@ -279,20 +285,23 @@ static double log_sum(double a, double b)
     return isfinite(low) ? high + log1p(exp(low - high)) : high;
 }
 
-/* Draws a node among those that end at an offset, in proportion to their weights. */
-static uint32_t draw(struct kn_sp_coder *c, const struct lattice *l, size_t at, double alpha,
-                     double total)
+/* Sets *out to a node that is drawn among those that end at an offset, in proportion to their
+ * weights. */
+static bool draw(struct kn_sp_coder *c, const struct lattice *l, size_t at, double alpha,
+                 double total, uint32_t *out)
 {
     double rest = kn_single_double(&c->random);
-    uint32_t k = l->places[at].first, last = k;
 
-    for (; k != NOBODY; k = l->nodes[k].next) {
-        last = k;
+    *out = l->places[at].first;
+    for (uint32_t k = *out; k != NOBODY; k = l->nodes[k].next) {
+        *out = k;
         rest -= exp(l->nodes[k].weight + alpha * (double)l->nodes[k].score - total);
         if (rest < 0)
             break;
+        if (!kn_sp_spend(c, 64))
+            return false;
     }
-    return last;
+    return true;
 }
 
 static bool sample_unigram(struct kn_sp_coder *c, double alpha)
@@ -314,15 +323,15 @@ static bool sample_unigram(struct kn_sp_coder *c, double alpha)
         }
     }
     for (uint32_t at = l.n - 1;;) {
-        at = draw(c, &l, l.nodes[at].begin, alpha, l.nodes[at].weight);
+        if (!draw(c, &l, l.nodes[at].begin, alpha, l.nodes[at].weight, &at))
+            return false;
         if (at == 0 || at == NOBODY)
             break;
         if (!kn_sp_add_part(c, l.nodes[at].end - l.nodes[at].begin, l.nodes[at].id) ||
             !kn_sp_spend(c, 16))
             return false;
     }
-    kn_sp_reverse(c);
-    return true;
+    return kn_sp_reverse(c);
 }
 
 bool kn_sp_sample(struct kn_sp_coder *c, float alpha)

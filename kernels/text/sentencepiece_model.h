@@ -74,14 +74,6 @@ void kn_sp_close(struct kn_sp_model *m);
 
 /* Returns the byte that a piece such as "<0x4F>" stands for, or -1 if it stands for none. */
 int kn_sp_byte(struct rt_span text);
-/* Returns the id of a piece, or the unknown piece's id if there is no such piece. */
-uint32_t kn_sp_id(const struct kn_sp_model *m, struct rt_span text);
-/* Sets *id to the id of a piece in one of the model's tries. Returns false if there is none. */
-bool kn_sp_find(const struct kn_vector *trie, struct rt_span text, uint32_t *id);
-/* Returns the length of the longest key of a trie with which the bytes from p to `end` begin, and
- * sets *value to its value. Returns 0 if there is no such key. */
-size_t kn_sp_longest(const struct kn_vector *trie, const unsigned char *p, const unsigned char *end,
-                     uint32_t *value);
 /* Returns the length of the character at p, of which only the first byte counts, at most end - p.
  */
 static inline size_t kn_sp_char_length(const unsigned char *p, const unsigned char *end)

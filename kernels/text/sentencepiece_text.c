@@ -84,6 +84,38 @@ bool kn_sp_add(struct kn_sp_coder *c, struct rt_bytes *b, const void *p, size_t 
     return check(c, b);
 }
 
+/* ---- look-up ---- */
+
+bool kn_sp_id(struct kn_sp_coder *c, struct rt_span text, uint32_t *id)
+{
+    if (!kn_sp_find(c, &c->m->reserved, text, id) ||
+        (*id == KN_SP_NO_ID && !kn_sp_find(c, &c->m->found, text, id)))
+        return false;
+    if (*id == KN_SP_NO_ID)
+        *id = c->m->unknown;
+    return true;
+}
+
+bool kn_sp_until_nul(struct kn_sp_coder *c, struct rt_span text, struct rt_span *out)
+{
+    enum { WINDOW = 1 << 16 }; /* bytes that are searched between two calls of kn_sp_spend */
+    size_t at = 0;
+
+    while (at < text.n) {
+        const size_t window = text.n - at < WINDOW ? text.n - at : WINDOW;
+        const unsigned char *stop = memchr(text.p + at, 0, window);
+        const size_t n = stop ? (size_t)(stop - text.p) - at : window;
+        at += n;
+        kn_sp_charge(c, n);
+        if (stop)
+            break;
+        if (!kn_sp_spend(c, 0))
+            return false;
+    }
+    *out = rt_span_of(text.p, at);
+    return true;
+}
+
 /* ---- normalisation ---- */
 
 /* What the text at one position becomes, and how many bytes of it are read. */
@@ -92,25 +124,43 @@ struct step {
     size_t n;
 };
 
-static struct step next_step(const struct kn_sp_model *m, const struct kn_sp_rules *rules,
-                             bool keeps_symbols, const unsigned char *p, const unsigned char *end)
+static bool next_step(struct kn_sp_coder *c, const struct kn_sp_rules *rules, bool keeps_symbols,
+                      const unsigned char *p, const unsigned char *end, struct step *out)
 {
     const unsigned char *next;
     uint32_t value = 0;
-    size_t n = keeps_symbols ? kn_sp_longest(&m->symbols, p, end, &value) : 0;
+    size_t n = 0;
 
-    if (n)
-        return (struct step){rt_span_of(p, n), n};
-    n = kn_sp_longest(&rules->trie, p, end, &value);
-    if (n && value < rules->text.n) {
-        const unsigned char *to = rules->text.p + value;
-        const size_t rest = rules->text.n - value;
-        const unsigned char *stop = memchr(to, 0, rest);
-        return (struct step){rt_span_of(to, stop ? (size_t)(stop - to) : rest), n};
+    if (keeps_symbols && !kn_sp_longest(c, &c->m->symbols, p, end, &n, &value))
+        return false;
+    if (n) {
+        *out = (struct step){rt_span_of(p, n), n};
+        return true;
     }
+    if (!kn_sp_longest(c, &rules->trie, p, end, &n, &value))
+        return false;
+    out->n = n;
+    if (n && value < rules->text.n)
+        return kn_sp_until_nul(c, rt_span_of(rules->text.p + value, rules->text.n - value),
+                               &out->to);
     if (kn_decode_utf8(p, end, &next) < 0)
-        return (struct step){rt_span_str("\xef\xbf\xbd"), 1}; /* U+FFFD */
-    return (struct step){rt_span_of(p, (size_t)(next - p)), (size_t)(next - p)};
+        *out = (struct step){rt_span_str("\xef\xbf\xbd"), 1}; /* U+FFFD */
+    else
+        *out = (struct step){rt_span_of(p, (size_t)(next - p)), (size_t)(next - p)};
+    return true;
+}
+
+/* Drops the spaces at the beginning of a text. */
+static bool skip_spaces(struct kn_sp_coder *c, struct rt_span *text)
+{
+    size_t n = 0;
+
+    for (; n < text->n && text->p[n] == ' '; n++)
+        if (!kn_sp_tick(c, n))
+            return false;
+    *text = rt_span_of(text->p + n, text->n - n);
+    kn_sp_charge(c, n);
+    return true;
 }
 
 /* Appends n bytes to the text, all of which come from offset `at`. */
@@ -119,7 +169,7 @@ static bool put(struct kn_sp_coder *c, const void *p, size_t n, size_t at)
     bool ok = kn_sp_add(c, &c->text, p, n);
 
     for (size_t i = 0; i < n && ok && c->has_origin; i++)
-        ok = kn_sp_add(c, &c->origin, &at, sizeof at);
+        ok = kn_sp_add(c, &c->origin, &at, sizeof at) && kn_sp_tick(c, i);
     return ok;
 }
 
@@ -138,6 +188,8 @@ static bool put_text(struct kn_sp_coder *c, const struct kn_sp_rules *rules, str
     if (!rules->escapes_spaces)
         return put(c, text.p, text.n, at);
     for (size_t i = 0; i < text.n; i++) {
+        if (!kn_sp_tick(c, i))
+            return false;
         if (text.p[i] != ' ')
             continue;
         if (!put(c, text.p + from, i - from, at) || !put_space(c, rules, at))
@@ -147,21 +199,24 @@ static bool put_text(struct kn_sp_coder *c, const struct kn_sp_rules *rules, str
     return from == text.n || put(c, text.p + from, text.n - from, at);
 }
 
-/* Removes the spaces at the end of the text. Returns the offset from which the first of them came,
- * or `at` if there is none. */
-static size_t cut_spaces(struct kn_sp_coder *c, const struct kn_sp_rules *rules, size_t at)
+/* Removes the spaces at the end of the text. Sets *at to the offset from which the first of them
+ * came, and leaves it as it is if there is none. */
+static bool cut_spaces(struct kn_sp_coder *c, const struct kn_sp_rules *rules, size_t *at)
 {
     const char *space = rules->escapes_spaces ? KN_SP_SPACE : " ";
     const size_t n = strlen(space);
+    size_t i = 0;
 
-    while (c->text.n >= n && memcmp(c->text.p + c->text.n - n, space, n) == 0) {
+    for (; c->text.n >= n && memcmp(c->text.p + c->text.n - n, space, n) == 0; i++) {
         c->text.n -= n;
         if (c->has_origin) {
-            c->origin.n -= n * sizeof at;
-            memcpy(&at, c->origin.p + c->origin.n, sizeof at);
+            c->origin.n -= n * sizeof *at;
+            memcpy(at, c->origin.p + c->origin.n, sizeof *at);
         }
+        if (!kn_sp_tick(c, i))
+            return false;
     }
-    return at;
+    return kn_sp_spend(c, (int64_t)i);
 }
 
 bool kn_sp_normalize(struct kn_sp_coder *c, const struct kn_sp_rules *rules, bool keeps_symbols,
@@ -172,7 +227,9 @@ bool kn_sp_normalize(struct kn_sp_coder *c, const struct kn_sp_rules *rules, boo
 
     c->text.n = c->origin.n = 0;
     for (; p < end && rules->removes_spaces; p++) {
-        const struct step s = next_step(c->m, rules, keeps_symbols, p, end);
+        struct step s;
+        if (!next_step(c, rules, keeps_symbols, p, end, &s))
+            return false;
         if (!rt_span_is(s.to, " "))
             break;
         p += s.n - 1;
@@ -184,9 +241,10 @@ bool kn_sp_normalize(struct kn_sp_coder *c, const struct kn_sp_rules *rules, boo
     if (rules->adds_space && !rules->space_is_suffix)
         ok = put_space(c, rules, (size_t)(p - in.p));
     while (p < end && ok) {
-        struct step s = next_step(c->m, rules, keeps_symbols, p, end);
-        while (after_space && s.to.n && *s.to.p == ' ')
-            s.to = rt_span_of(s.to.p + 1, s.to.n - 1);
+        struct step s;
+        if (!next_step(c, rules, keeps_symbols, p, end, &s) ||
+            (after_space && !skip_spaces(c, &s.to)))
+            return false;
         if (s.to.n) {
             ok = put_text(c, rules, s.to, (size_t)(p - in.p));
             after_space = rules->removes_spaces && s.to.p[s.to.n - 1] == ' ';
@@ -197,8 +255,8 @@ bool kn_sp_normalize(struct kn_sp_coder *c, const struct kn_sp_rules *rules, boo
     if (!ok)
         return false;
     size_t at = in.n;
-    if (rules->removes_spaces)
-        at = cut_spaces(c, rules, at);
+    if (rules->removes_spaces && !cut_spaces(c, rules, &at))
+        return false;
     if (rules->adds_space && rules->space_is_suffix)
         ok = put_space(c, rules, at);
     return ok && (!c->has_origin || kn_sp_add(c, &c->origin, &at, sizeof at));

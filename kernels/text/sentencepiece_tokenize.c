@@ -46,7 +46,7 @@ static bool add_unknown(struct tokenizer *t, uint32_t id, size_t at, size_t n, b
     struct kn_token *last = (struct kn_token *)(void *)(t->tokens.list.p + t->tokens.list.n) - 1;
     last->n += n;
     last->end = (int64_t)end;
-    return true;
+    return kn_sp_spend(&t->coder, 4);
 }
 
 /* Adds the bytes of an unknown character. The last one has the character's offsets. */
@@ -113,6 +113,8 @@ static bool add_row(struct tokenizer *t, const struct kn_sp_part *parts, size_t 
             const struct kn_token x = tokens[first];
             tokens[first] = tokens[end - 1];
             tokens[end - 1] = x;
+            if (!kn_sp_spend(&t->coder, 4))
+                return false;
         }
     }
     return kn_tokens_next(&t->tokens);
@@ -235,15 +237,19 @@ static enum rt_status check_inputs(struct rt_run *r, int64_t n, bool has_all)
     return st ? st : check_count(r, ALPHA, n);
 }
 
-static void set_unknown_texts(struct tokenizer *t)
+static bool set_unknown_texts(struct tokenizer *t)
 {
     struct kn_token *k = (struct kn_token *)(void *)t->tokens.list.p;
 
-    for (int64_t i = 0; i < kn_tokens_count(&t->tokens) && t->has_text; i++)
+    for (int64_t i = 0; i < kn_tokens_count(&t->tokens) && t->has_text; i++) {
         if (k[i].has_prefix) {
             k[i].p = t->unknown.p + (uintptr_t)k[i].p;
             k[i].has_prefix = false;
         }
+        if (!kn_sp_tick(&t->coder, (size_t)i))
+            return false;
+    }
+    return true;
 }
 
 static enum rt_status tokenize_run(struct rt_run *r)
@@ -257,13 +263,14 @@ static enum rt_status tokenize_run(struct rt_run *r)
                                         .splits = 1,
                                         .begin = r->n_out > 2 ? 2 : -1,
                                         .end = r->n_out > 2 ? 3 : -1};
-    enum rt_status st = m ? kn_sp_read_options(r, m, OPTIONS, &t.options) : r->err->code;
+    enum rt_status st;
 
+    if (!m)
+        return r->err->code;
+    kn_sp_begin(&t.coder, m, r);
+    st = kn_sp_read_options(&t.coder, OPTIONS, &t.options);
     if (!st)
         st = check_inputs(r, n, has_all);
-    if (st)
-        return st;
-    kn_sp_begin(&t.coder, m, r);
     kn_tokens_begin(&t.tokens, r);
     kn_text_begin(&t.unknown, r);
     t.coder.has_origin = r->n_out > 2;
@@ -272,10 +279,8 @@ static enum rt_status tokenize_run(struct rt_run *r)
     for (int64_t i = 0; i < n && !st; i++)
         if (!tokenize(&t, i, has_all))
             st = r->err->code;
-    if (!st) {
-        set_unknown_texts(&t);
-        st = kn_tokens_emit(&t.tokens, &to);
-    }
+    if (!st)
+        st = set_unknown_texts(&t) ? kn_tokens_emit(&t.tokens, &to) : r->err->code;
     kn_text_end(&t.unknown);
     kn_tokens_end(&t.tokens);
     kn_sp_end(&t.coder);

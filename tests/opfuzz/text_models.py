@@ -66,6 +66,18 @@ VOCABULARY = [("<unk>", 0, sentencepiece.UNKNOWN), ("<s>", 0, sentencepiece.CONT
 SENTENCEPIECE = [sentencepiece.model(VOCABULARY, kind) for kind in range(sentencepiece.UNIGRAM, sentencepiece.CHAR + 1)]
 
 
+def long_sentencepieces():
+    """Returns models that read much more text than they use, or make much more text than they keep: a map of replacements with
+    a cycle, a replacement of 30 MB of white space, and a symbol of 300 KB that differs from the text only in its last byte."""
+    few = [("<unk>", 0, sentencepiece.UNKNOWN), ("a", -1, sentencepiece.NORMAL)]
+    cycle, symbol = struct.pack(f"<{len(CYCLE)}I", *CYCLE), few + [("a" * 300000 + "c", 0, sentencepiece.USER_DEFINED)]
+    maps = [struct.pack("<I", len(cycle)) + cycle + b"a\0", sentencepiece.charsmap({"a": b" " * (30 << 20)}),
+            sentencepiece.charsmap({"a": b"x" + b" " * (30 << 20)})]
+    return [*(sentencepiece.model(few, normalizer=[(2, m)]) for m in maps),
+            *(sentencepiece.model(symbol, kind, normalizer=[(3, 0), (4, 0), (5, 0)])
+              for kind in (sentencepiece.UNIGRAM, sentencepiece.BPE, sentencepiece.CHAR))]
+
+
 def flat(fields):
     """Returns a FlatBuffer whose fields are as in table(), or other FlatBuffers' fields as a list for a table, or a list of
     bytes for strings."""
@@ -105,4 +117,7 @@ def texts(*values):
 PENALTY = struct.unpack("<I", struct.pack("<f", -12))[0]
 # The vocabulary is "a" (id 1, score -1) and the unknown piece (id 0). The text "a" is replaced by "a".
 FAST_SENTENCEPIECE = flat([ABSENT, 1, 1, 0, PENALTY, ABSENT, [trie(1)], (2, struct.pack("<2f", 0, -1)), 1, 1, 1, [trie(0)], (2, b"a\0")])
+# A trie in which "a" is its own child, so that a text of any length is read to its end.
+CYCLE = [0] * ord("a") + [ord("a") << 10 | ord("a")]
+FAST_CYCLE = flat([ABSENT, 1, 1, 0, PENALTY, ABSENT, [trie(1)], (2, struct.pack("<2f", 0, -1)), 0, 0, 0, [units(*CYCLE)], (2, b"a\0")])
 FAST_PIECES = flat([ABSENT, ABSENT, texts(b"?", b" a", b"b"), ABSENT, ABSENT, 1])

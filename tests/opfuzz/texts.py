@@ -26,7 +26,7 @@ import sys
 import bounds
 import ours
 from case import NUMBERS, STRING, Case, Node, Tensor, count, tensor
-from text_models import LOOP
+from text_models import FAST_CYCLE, LOOP, long_sentencepieces
 
 # Each string has 8 MB. An op takes a second or more to read 4,000 strings, but only a few milliseconds to read one string.
 TEXT_BYTES = 8 << 20
@@ -264,6 +264,23 @@ def long_segments():
                               ("NormalizeUTF8WithOffsetsMap", nfd))]
 
 
+def long_pieces():
+    """Yields cases of SentencePiece's ops on 64 MB of text whose models read it, or replacements, again and again."""
+    def text_of(op, inputs, before, attrs):
+        flags = [constant("size", tensor("int32", [], [0])), constant("alpha", tensor("float32", [], [0])),
+                 constant("flag", tensor("bool", [], [0]))]
+        nodes = [*filled("x", [1], "x_text", JOINED), before, *flags, Node("op", op, inputs + ["size", "alpha"] + ["flag"] * 3, attrs)]
+        return Case(op, nodes, {"x_text_piece": piece(b"a")}, [["op"]])
+
+    for model in long_sentencepieces():
+        before = Node("model", "SentencepieceOp", [], {"model": ["s", model], "container": ["s", b""], "shared_name": ["s", b""]})
+        for op in ("SentencepieceTokenizeOp", "SentencepieceTokenizeWithOffsetsOp"):
+            yield text_of(op, ["model", "x"], before, {"out_type": ["type", NUMBERS["int32"]], "Tsplits": ["type", NUMBERS["int64"]],
+                                                       "return_nbest": ["b", False]})
+    yield text_of("TFText>FastSentencepieceTokenize", ["model", "x"], constant("model", tensor("uint8", [len(FAST_CYCLE)], FAST_CYCLE)),
+                  {"out_type": ["type", NUMBERS["int32"]], "Tsplits": ["type", NUMBERS["int32"]]})
+
+
 def many_variants():
     """Returns a case of RaggedTensorFromVariant on 16,000 variants, each of which has the same 16,000 row splits."""
     n, int64, float32 = 16000, ["type", NUMBERS["int64"]], ["type", NUMBERS["float32"]]
@@ -323,7 +340,7 @@ def other_cases():
     scatters += [many_indices("ScatterNdAdd", True, "float32"), many_indices("ResourceScatterNdUpdate", True, "float32")]
     inputs = [many_inputs(op, t) for op in ("AddN", "AccumulateNV2") for t in ("float32", "half")]
     return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template(), long_number(), long_word(),
-            *long_segments(), many_variants()]
+            *long_segments(), *long_pieces(), many_variants()]
 
 
 def main():
