@@ -35,25 +35,24 @@ static enum rt_status check_single(struct rt_run *r, const char *const names[])
 {
     for (int k = 1; k < r->n_in; k++)
         if (names[k] && rt_tensor_count(&r->in[k]) != 1)
-            return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s must be a scalar", names[k]);
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s must have one element", names[k]);
     return RT_OK;
 }
 
 /* ---- the writer ---- */
 
-static enum rt_status writer_make(const struct rt_node *n, const struct rt_tensor *in,
-                                  struct rt_object **out, struct rt_error *err)
+static enum rt_status writer_make(const struct rt_make *make, struct rt_object **out)
 {
+    const struct rt_node *n = make->node;
     const struct rt_span shared = rt_attr_str(n, "shared_name");
     const struct rt_span name = shared.n ? shared : rt_span_of(n->name, strlen(n->name));
-    const enum rt_status st = kn_check_container(n, err);
+    const enum rt_status st = kn_check_container(n, make->err);
 
-    (void)in;
     if (st)
         return st;
     struct kn_event_writer *w = kn_event_writer_new(rt_attr_str(n, "container"), name);
     if (!w)
-        return rt_fail_memory(err, "a summary writer", sizeof *w);
+        return rt_fail_memory(make->err, "a summary writer", sizeof *w);
     *out = &w->o;
     return RT_OK;
 }

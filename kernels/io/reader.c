@@ -84,20 +84,18 @@ static enum rt_status read_attrs(struct kn_file_reader *rd, const struct rt_node
     return st;
 }
 
-static enum rt_status reader_make(const struct rt_node *n, const struct rt_tensor *in,
-                                  struct rt_object **out, struct rt_error *err)
+static enum rt_status reader_make(const struct rt_make *make, struct rt_object **out)
 {
     struct kn_file_reader *rd = calloc(1, sizeof *rd);
 
-    (void)in;
     if (!rd)
-        return rt_fail_memory(err, "a reader", sizeof *rd);
+        return rt_fail_memory(make->err, "a reader", sizeof *rd);
     rt_object_init(&rd->o, &reader_type);
     rt_mutex_init(&rd->mu);
     rt_cond_init(&rd->released);
-    rd->name = strdup(n->name);
-    const enum rt_status st =
-        rd->name ? read_attrs(rd, n, err) : rt_fail_memory(err, "a reader", sizeof *rd);
+    rd->name = strdup(make->node->name);
+    const enum rt_status st = rd->name ? read_attrs(rd, make->node, make->err)
+                                       : rt_fail_memory(make->err, "a reader", sizeof *rd);
     if (st)
         rt_object_unref(&rd->o);
     else

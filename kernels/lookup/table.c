@@ -3,6 +3,7 @@
 
 #include "kernels/array/hash_set.h"
 #include "kernels/list/list.h"
+#include "runtime/core/copy.h"
 #include "runtime/session/state.h"
 #include "runtime/session/resource.h"
 
@@ -158,31 +159,26 @@ static enum rt_status make_object(const struct rt_node *n, bool is_mutable, stru
     return st;
 }
 
-static enum rt_status make_fixed(const struct rt_node *n, const struct rt_tensor *in,
-                                 struct rt_object **out, struct rt_error *err)
+static enum rt_status make_fixed(const struct rt_make *make, struct rt_object **out)
 {
-    (void)in;
-    return make_object(n, false, out, err);
+    return make_object(make->node, false, out, make->err);
 }
 
-static enum rt_status make_mutable(const struct rt_node *n, const struct rt_tensor *in,
-                                   struct rt_object **out, struct rt_error *err)
+static enum rt_status make_mutable(const struct rt_make *make, struct rt_object **out)
 {
-    (void)in;
-    return make_object(n, true, out, err);
+    return make_object(make->node, true, out, make->err);
 }
 
-static enum rt_status make_of_tensors(const struct rt_node *n, const struct rt_tensor *in,
-                                      struct rt_object **out, struct rt_error *err)
+static enum rt_status make_of_tensors(const struct rt_make *make, struct rt_object **out)
 {
-    struct rt_shape shape = *rt_attr_shape(n, "value_shape");
+    struct rt_shape shape = *rt_attr_shape(make->node, "value_shape");
 
     if (shape.rank < 0)
         shape.rank = 0; /* as in kn_table_new */
     if (shape.rank != 1)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "Default value must be a vector, got shape %s",
-                       KN_TEXT(&shape));
-    return make_mutable(n, in, out, err);
+        return rt_fail(make->err, RT_INVALID_ARGUMENT,
+                       "Default value must be a vector, got shape %s", KN_TEXT(&shape));
+    return make_mutable(make, out);
 }
 
 #define TABLE(symbol, op_, kind_, make_)                                                           \
@@ -200,13 +196,18 @@ TABLE(mutable_hash_table_of_tensors_v2, "MutableHashTableOfTensorsV2",
 
 /* ---- anonymous tables ---- */
 
-enum rt_status
-kn_table_anonymous(struct rt_run *r,
-                   enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
-                                          struct rt_object **out, struct rt_error *err))
+enum rt_status kn_table_anonymous(struct rt_run *r,
+                                  enum rt_status (*make)(const struct rt_make *make,
+                                                         struct rt_object **out))
 {
+    const struct rt_check check = rt_run_as_check(r);
+    const struct rt_make arguments = {.node = r->node,
+                                      .in = r->in,
+                                      .pool = rt_run_state(r)->pool,
+                                      .check = &check,
+                                      .err = r->err};
     struct rt_object *o = NULL;
-    const enum rt_status st = make(r->node, r->in, &o, r->err);
+    const enum rt_status st = make(&arguments, &o);
 
     return st ? st : rt_out_object(r, 0, o);
 }

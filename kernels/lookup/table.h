@@ -65,10 +65,9 @@ struct kn_table {
 
 /* Runs an op that makes an anonymous table, which lives as long as its handle. `make` is as in
  * struct rt_op. */
-enum rt_status
-kn_table_anonymous(struct rt_run *r,
-                   enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
-                                          struct rt_object **out, struct rt_error *err));
+enum rt_status kn_table_anonymous(struct rt_run *r,
+                                  enum rt_status (*make)(const struct rt_make *make,
+                                                         struct rt_object **out));
 
 /* Creates a table with scalar keys from the node's attributes. The caller owns the table. */
 enum rt_status kn_table_new(const struct rt_node *n, bool is_mutable, struct kn_table **out,

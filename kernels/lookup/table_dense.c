@@ -57,24 +57,23 @@ static char *copy_key(const struct kn_table *t, const struct rt_tensor *key, str
     return copy;
 }
 
-static enum rt_status make(const struct rt_node *n, const struct rt_tensor *in,
-                           struct rt_object **out, struct rt_error *err)
+static enum rt_status make_dense(const struct rt_make *make, struct rt_object **out)
 {
     struct kn_table *t = NULL;
-    enum rt_status st = kn_table_new(n, true, &t, err);
+    enum rt_status st = kn_table_new(make->node, true, &t, make->err);
 
     if (st)
         return st;
-    kn_shape_get(&in[0], &t->key_shape);
-    t->n_key = rt_tensor_count(&in[0]);
-    st = table_dense_check(n, t, &in[0], &in[1], err);
+    kn_shape_get(&make->in[0], &t->key_shape);
+    t->n_key = rt_tensor_count(&make->in[0]);
+    st = table_dense_check(make->node, t, &make->in[0], &make->in[1], make->err);
     if (!st) {
         t->is_dense = true;
-        t->dense.n_buckets = rt_attr_int(n, "initial_num_buckets");
-        t->dense.max_load = rt_attr_float(n, "max_load_factor");
-        t->dense.empty = copy_key(t, &in[0], err);
-        t->dense.deleted = copy_key(t, &in[1], err);
-        st = t->dense.empty && t->dense.deleted ? RT_OK : err->code;
+        t->dense.n_buckets = rt_attr_int(make->node, "initial_num_buckets");
+        t->dense.max_load = rt_attr_float(make->node, "max_load_factor");
+        t->dense.empty = copy_key(t, &make->in[0], make->err);
+        t->dense.deleted = copy_key(t, &make->in[1], make->err);
+        st = t->dense.empty && t->dense.deleted ? RT_OK : make->err->code;
     }
     if (st)
         rt_object_unref(&t->o);
@@ -87,12 +86,12 @@ const struct kn_entry kn_mutable_dense_hash_table_v2 = {
     .op = {.name = "MutableDenseHashTableV2",
            .infer = kn_infer_scalars,
            .slot_kind = "mutable dense hash table",
-           .make = make},
+           .make = make_dense},
 };
 
 static enum rt_status anonymous_run(struct rt_run *r)
 {
-    return kn_table_anonymous(r, make);
+    return kn_table_anonymous(r, make_dense);
 }
 
 const struct kn_entry kn_anonymous_mutable_dense_hash_table = {

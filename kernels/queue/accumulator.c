@@ -31,27 +31,25 @@ static void accumulator_free(struct rt_object *o)
 
 static const struct rt_object_type accumulator_type = {"accumulator", accumulator_free};
 
-enum rt_status kn_accumulator_make(const struct rt_node *n, const struct rt_tensor *in,
-                                   struct rt_object **out, struct rt_error *err)
+enum rt_status kn_accumulator_make(const struct rt_make *make, struct rt_object **out)
 {
-    const struct rt_span reduction = rt_attr_str(n, "reduction_type");
-    const struct rt_shape *shape = rt_attr_shape(n, "shape");
+    const struct rt_span reduction = rt_attr_str(make->node, "reduction_type");
+    const struct rt_shape *shape = rt_attr_shape(make->node, "shape");
     struct kn_accumulator *a = calloc(1, sizeof *a);
-    const enum rt_status st = kn_check_container(n, err);
+    const enum rt_status st = kn_check_container(make->node, make->err);
 
-    (void)in;
     if (st || !a) {
         free(a);
-        return st ? st : rt_fail_memory(err, n->name, sizeof *a);
+        return st ? st : rt_fail_memory(make->err, make->node->name, sizeof *a);
     }
     rt_object_init(&a->o, &accumulator_type);
     rt_mutex_init(&a->mu);
     rt_cond_init(&a->changed);
-    a->dtype = rt_attr_dtype(n, "dtype");
+    a->dtype = rt_attr_dtype(make->node, "dtype");
     a->shape.rank = -1;
     if (shape)
         a->shape = *shape;
-    a->is_sparse = n->schema->name[0] == 'S';
+    a->is_sparse = make->node->schema->name[0] == 'S';
     a->takes_mean = reduction.n == 4 && memcmp(reduction.p, "MEAN", 4) == 0;
     *out = &a->o;
     return RT_OK;

@@ -33,8 +33,7 @@ struct kn_accumulator {
 };
 
 /* Makes the accumulator of a node. */
-enum rt_status kn_accumulator_make(const struct rt_node *n, const struct rt_tensor *in,
-                                   struct rt_object **out, struct rt_error *err);
+enum rt_status kn_accumulator_make(const struct rt_make *make, struct rt_object **out);
 /* Returns the accumulator in input 0. On failure, returns NULL and sets r->err. */
 struct kn_accumulator *kn_accumulator_of(struct rt_run *r, bool is_sparse);
 /*

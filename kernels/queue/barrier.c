@@ -118,22 +118,21 @@ static enum rt_status set_up(struct barrier *b, const struct rt_attr *types,
     return b->ready ? RT_OK : err->code;
 }
 
-static enum rt_status barrier_make(const struct rt_node *n, const struct rt_tensor *in,
-                                   struct rt_object **out, struct rt_error *err)
+static enum rt_status barrier_make(const struct rt_make *make, struct rt_object **out)
 {
-    const struct rt_attr *types = rt_attr(n, "component_types"), *shapes = rt_attr(n, "shapes");
-    const struct rt_span shared = rt_attr_str(n, "shared_name");
-    enum rt_status st = check_attributes(n, types, shapes, err);
+    const struct rt_attr *types = rt_attr(make->node, "component_types"),
+                         *shapes = rt_attr(make->node, "shapes");
+    const struct rt_span shared = rt_attr_str(make->node, "shared_name");
+    enum rt_status st = check_attributes(make->node, types, shapes, make->err);
     struct barrier *b = st ? NULL : calloc(1, sizeof *b);
 
-    (void)in;
     if (!b)
-        return st ? st : rt_fail_memory(err, n->name, sizeof *b);
+        return st ? st : rt_fail_memory(make->err, make->node->name, sizeof *b);
     rt_object_init(&b->o, &barrier_type);
     rt_mutex_init(&b->mu);
     b->next = INT64_MIN;
-    b->name = shared.n ? strndup((const char *)shared.p, shared.n) : strdup(n->name);
-    st = set_up(b, types, shapes, err);
+    b->name = shared.n ? strndup((const char *)shared.p, shared.n) : strdup(make->node->name);
+    st = set_up(b, types, shapes, make->err);
     if (st)
         rt_object_unref(&b->o);
     else

@@ -159,20 +159,19 @@ static void exchange_free(struct rt_object *o)
 
 static const struct rt_object_type exchange_type = {"batch exchange", exchange_free};
 
-static enum rt_status exchange_make(const struct rt_node *n, const struct rt_tensor *in,
-                                    struct rt_object **out, struct rt_error *err)
+static enum rt_status exchange_make(const struct rt_make *make, struct rt_object **out)
 {
     struct exchange *x = calloc(1, sizeof *x);
-    const enum rt_status st = kn_check_container(n, err);
+    const enum rt_status st = kn_check_container(make->node, make->err);
 
-    (void)in;
     if (st || !x) {
         free(x);
-        return st ? st : rt_fail_memory(err, n->name, sizeof *x);
+        return st ? st : rt_fail_memory(make->err, make->node->name, sizeof *x);
     }
     rt_object_init(&x->o, &exchange_type);
-    x->type = n->out_dtype[0];
-    x->timeout_micros = rt_attr(n, "timeout_micros") ? rt_attr_int(n, "timeout_micros") : 0;
+    x->type = make->node->out_dtype[0];
+    x->timeout_micros =
+        rt_attr(make->node, "timeout_micros") ? rt_attr_int(make->node, "timeout_micros") : 0;
     rt_mutex_init(&x->mu);
     *out = &x->o;
     return RT_OK;

@@ -37,25 +37,23 @@ static bool is_ordered(const struct rt_node *n)
     return n->schema->name[0] == 'O';
 }
 
-static enum rt_status map_stage_make(const struct rt_node *n, const struct rt_tensor *in,
-                                     struct rt_object **out, struct rt_error *err)
+static enum rt_status map_stage_make(const struct rt_make *make, struct rt_object **out)
 {
     struct map_stage *s = calloc(1, sizeof *s);
-    const enum rt_status st = kn_check_container(n, err);
-    const struct rt_attr *dtypes = rt_attr(n, "dtypes");
+    const enum rt_status st = kn_check_container(make->node, make->err);
+    const struct rt_attr *dtypes = rt_attr(make->node, "dtypes");
 
-    (void)in;
     if (st || !s) {
         free(s);
-        return st ? st : rt_fail_memory(err, n->name, sizeof *s);
+        return st ? st : rt_fail_memory(make->err, make->node->name, sizeof *s);
     }
     rt_object_init(&s->o, &map_stage_type);
     rt_mutex_init(&s->mu);
     rt_cond_init(&s->changed);
-    s->capacity = rt_attr_int(n, "capacity");
-    s->memory_limit = rt_attr_int(n, "memory_limit");
+    s->capacity = rt_attr_int(make->node, "capacity");
+    s->memory_limit = rt_attr_int(make->node, "memory_limit");
     s->n = dtypes ? (int)dtypes->n : 0;
-    s->complete.is_ordered = is_ordered(n);
+    s->complete.is_ordered = is_ordered(make->node);
     *out = &s->o;
     return RT_OK;
 }

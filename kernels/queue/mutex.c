@@ -49,16 +49,14 @@ static void lock_free(struct rt_object *o)
 
 static const struct rt_object_type lock_type = {"mutex lock", lock_free};
 
-static enum rt_status mutex_make(const struct rt_node *n, const struct rt_tensor *in,
-                                 struct rt_object **out, struct rt_error *err)
+static enum rt_status mutex_make(const struct rt_make *make, struct rt_object **out)
 {
     struct mutex *m = calloc(1, sizeof *m);
-    const enum rt_status st = kn_check_container(n, err);
+    const enum rt_status st = kn_check_container(make->node, make->err);
 
-    (void)in;
     if (st || !m) {
         free(m);
-        return st ? st : rt_fail_memory(err, n->name, sizeof *m);
+        return st ? st : rt_fail_memory(make->err, make->node->name, sizeof *m);
     }
     rt_object_init(&m->o, &mutex_type);
     rt_mutex_init(&m->mu);

@@ -259,20 +259,18 @@ static struct kn_queue *queue_new(const struct wanted *w, const char *name, size
     return NULL;
 }
 
-static enum rt_status queue_make(const struct rt_node *n, const struct rt_tensor *in,
-                                 struct rt_object **out, struct rt_error *err)
+static enum rt_status queue_make(const struct rt_make *make, struct rt_object **out)
 {
-    const struct rt_span shared = rt_attr_str(n, "shared_name");
-    const char *name = shared.n ? (const char *)shared.p : n->name;
-    const struct wanted w = wanted_by(n);
-    const enum rt_status st = check_wanted(n, &w, err);
+    const struct rt_span shared = rt_attr_str(make->node, "shared_name");
+    const char *name = shared.n ? (const char *)shared.p : make->node->name;
+    const struct wanted w = wanted_by(make->node);
+    const enum rt_status st = check_wanted(make->node, &w, make->err);
 
-    (void)in;
     if (st)
         return st;
-    struct kn_queue *q = queue_new(&w, name, shared.n ? shared.n : strlen(name), err);
+    struct kn_queue *q = queue_new(&w, name, shared.n ? shared.n : strlen(name), make->err);
     if (!q)
-        return err->code;
+        return make->err->code;
     *out = &q->o;
     return RT_OK;
 }

@@ -30,22 +30,20 @@ static void stage_free(struct rt_object *o)
 
 static const struct rt_object_type stage_type = {"staging area", stage_free};
 
-static enum rt_status stage_make(const struct rt_node *n, const struct rt_tensor *in,
-                                 struct rt_object **out, struct rt_error *err)
+static enum rt_status stage_make(const struct rt_make *make, struct rt_object **out)
 {
     struct stage *s = calloc(1, sizeof *s);
-    const enum rt_status st = kn_check_container(n, err);
+    const enum rt_status st = kn_check_container(make->node, make->err);
 
-    (void)in;
     if (st || !s) {
         free(s);
-        return st ? st : rt_fail_memory(err, n->name, sizeof *s);
+        return st ? st : rt_fail_memory(make->err, make->node->name, sizeof *s);
     }
     rt_object_init(&s->o, &stage_type);
     rt_mutex_init(&s->mu);
     rt_cond_init(&s->changed);
-    s->capacity = rt_attr_int(n, "capacity");
-    s->memory_limit = rt_attr_int(n, "memory_limit");
+    s->capacity = rt_attr_int(make->node, "capacity");
+    s->memory_limit = rt_attr_int(make->node, "memory_limit");
     *out = &s->o;
     return RT_OK;
 }

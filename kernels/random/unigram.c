@@ -39,17 +39,15 @@ static void learned_free(struct rt_object *o)
 
 static const struct rt_object_type learned_type = {"learned unigram distribution", learned_free};
 
-static enum rt_status learned_make(const struct rt_node *n, const struct rt_tensor *in,
-                                   struct rt_object **out, struct rt_error *err)
+static enum rt_status learned_make(const struct rt_make *make, struct rt_object **out)
 {
     struct kn_learned *u = calloc(1, sizeof *u);
 
-    (void)in;
     if (!u)
-        return rt_fail_memory(err, n->name, sizeof *u);
+        return rt_fail_memory(make->err, make->node->name, sizeof *u);
     rt_object_init(&u->o, &learned_type);
     rt_mutex_init(&u->mu);
-    u->range = u->total = rt_attr_int(n, "range_max");
+    u->range = u->total = rt_attr_int(make->node, "range_max");
     *out = &u->o;
     return RT_OK;
 }
@@ -210,14 +208,12 @@ static void fixed_free(struct rt_object *o)
 
 static const struct rt_object_type fixed_type = {"fixed unigram distribution", fixed_free};
 
-static enum rt_status fixed_make(const struct rt_node *n, const struct rt_tensor *in,
-                                 struct rt_object **out, struct rt_error *err)
+static enum rt_status fixed_make(const struct rt_make *make, struct rt_object **out)
 {
     struct kn_fixed *u = calloc(1, sizeof *u);
 
-    (void)in;
     if (!u)
-        return rt_fail_memory(err, n->name, sizeof *u);
+        return rt_fail_memory(make->err, make->node->name, sizeof *u);
     rt_object_init(&u->o, &fixed_type);
     rt_mutex_init(&u->mu);
     *out = &u->o;

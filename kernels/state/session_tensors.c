@@ -65,14 +65,12 @@ static void tensors_free(struct rt_object *o)
 
 static const struct rt_object_type tensors_type = {"session tensors", tensors_free};
 
-static enum rt_status tensors_make(const struct rt_node *n, const struct rt_tensor *in,
-                                   struct rt_object **out, struct rt_error *err)
+static enum rt_status tensors_make(const struct rt_make *make, struct rt_object **out)
 {
     struct tensors *t = calloc(1, sizeof *t);
 
-    (void)in;
     if (!t)
-        return rt_fail_memory(err, n->name, sizeof *t);
+        return rt_fail_memory(make->err, make->node->name, sizeof *t);
     rt_object_init(&t->o, &tensors_type);
     rt_mutex_init(&t->mu);
     rt_map_init(&t->by_number);

@@ -34,31 +34,28 @@ static enum rt_status make_variable(const struct rt_node *n, const char *type_at
     return RT_OK;
 }
 
-static enum rt_status make_slot(const struct rt_node *n, const struct rt_tensor *in,
-                                struct rt_object **out, struct rt_error *err)
+static enum rt_status make_slot(const struct rt_make *make, struct rt_object **out)
 {
-    (void)in;
-    return make_variable(n, "dtype", out, err);
+    return make_variable(make->node, "dtype", out, make->err);
 }
 
-static enum rt_status make_ref_slot(const struct rt_node *n, const struct rt_tensor *in,
-                                    struct rt_object **out, struct rt_error *err)
+static enum rt_status make_ref_slot(const struct rt_make *make, struct rt_object **out)
 {
-    const struct rt_shape *s = rt_attr_shape(n, "shape");
-    enum rt_status st = kn_check_container(n, err);
+    const struct rt_shape *s = rt_attr_shape(make->node, "shape");
+    enum rt_status st = kn_check_container(make->node, make->err);
 
     /* TensorFlow accepts only fully known shapes and shapes of unknown rank. */
     if (!st && s->rank >= 0 && !kn_shape_known(s))
-        st = rt_fail(err, RT_INVALID_ARGUMENT, "Shape %s is not fully defined", KN_TEXT(s));
+        st = rt_fail(make->err, RT_INVALID_ARGUMENT, "Shape %s is not fully defined", KN_TEXT(s));
     if (!st)
-        st = make_slot(n, in, out, err);
+        st = make_slot(make, out);
     if (st || !kn_shape_known(s) || kn_shape_total(s) != 0)
         return st;
     /* In TensorFlow, a ref variable without elements is always regarded as initialized. */
     struct rt_tensor t;
-    st = rt_tensor_new(&t, NULL, rt_attr_dtype(n, "dtype"), s->rank, s->dim, err);
+    st = rt_tensor_new(&t, NULL, rt_attr_dtype(make->node, "dtype"), s->rank, s->dim, make->err);
     if (!st) {
-        st = rt_variable_assign((struct rt_variable *)*out, &t, NULL, NULL, err);
+        st = rt_variable_assign((struct rt_variable *)*out, &t, NULL, NULL, make->err);
         rt_tensor_clear(&t);
     }
     if (st) {

@@ -21,17 +21,15 @@ static void model_free(struct rt_object *o)
 
 static const struct rt_object_type model_type = {"SentencePiece model", model_free};
 
-static enum rt_status model_make(const struct rt_node *n, const struct rt_tensor *in,
-                                 struct rt_object **out, struct rt_error *err)
+static enum rt_status model_make(const struct rt_make *make, struct rt_object **out)
 {
     struct model_object *m = calloc(1, sizeof *m);
-    enum rt_status st = kn_check_container(n, err);
+    enum rt_status st = kn_check_container(make->node, make->err);
 
-    (void)in;
     if (!m && !st)
-        st = rt_fail_memory(err, n->name, sizeof *m);
+        st = rt_fail_memory(make->err, make->node->name, sizeof *m);
     if (!st)
-        st = kn_sp_open(rt_attr_str(n, "model"), n->name, &m->model, err);
+        st = kn_sp_open(make, rt_attr_str(make->node, "model"), make->node->name, &m->model);
     if (st) {
         free(m);
         return st;

@@ -2,9 +2,11 @@
 
 #include "kernels/parsing/wire_example.h"
 #include "kernels/text/trie_builder.h"
+#include "runtime/base/checked.h"
+#include "runtime/core/copy.h"
+#include "runtime/core/pool.h"
 
 #include <float.h>
-#include <stdlib.h>
 
 /* Numbers of the fields in the messages. */
 enum { MODEL_PIECES = 1, MODEL_TRAINER, MODEL_NORMALIZER, MODEL_DENORMALIZER = 5 };
@@ -29,6 +31,31 @@ struct parsed {
 static enum rt_status fail_pieces(struct rt_error *err, const char *name, const char *what)
 {
     return rt_fail(err, RT_INTERNAL, "%s: %s", name, what);
+}
+
+/* Calls the check at every 16,384th index of a loop. */
+static enum rt_status tick(const struct rt_make *make, size_t i)
+{
+    return (i & 0x3fff) == 0x3fff ? rt_check_call(make->check, make->err) : RT_OK;
+}
+
+/* Allocates memory for n elements, or for one if n is 0. Returns NULL on failure, with the reason
+ * in make->err. The check looks at the memory that the session now holds before it is written. */
+static void *allocate(const struct rt_make *make, const char *name, size_t n, size_t size)
+{
+    size_t bytes;
+    void *p;
+
+    if (!rt_mul_size(n ? n : 1, size, &bytes)) {
+        rt_fail_memory(make->err, name, SIZE_MAX);
+        return NULL;
+    }
+    p = rt_pool_alloc(make->pool, bytes, name, make->err);
+    if (p && rt_check_call(make->check, make->err)) {
+        rt_pool_free(p);
+        return NULL;
+    }
+    return p;
 }
 
 /* ---- messages ---- */
@@ -97,23 +124,36 @@ static bool read_rules(struct rt_span bytes, struct kn_sp_rules *rules, struct r
     return more == 0;
 }
 
+static enum rt_status fail_message(const struct rt_make *make, const char *name)
+{
+    return fail_pieces(make->err, name, "could not parse ModelProto.");
+}
+
 /* Counts the pieces, and checks that the bytes are a message. */
-static bool count_pieces(struct rt_span bytes, size_t *n)
+static enum rt_status count_pieces(const struct rt_make *make, const char *name,
+                                   struct rt_span bytes, size_t *n)
 {
     struct kn_field f;
     int more;
+    enum rt_status st = RT_OK;
 
-    for (*n = 0; (more = kn_field_next(&bytes, &f)) > 0;)
+    *n = 0;
+    for (size_t i = 0; !st && (more = kn_field_next(&bytes, &f)) > 0; i++) {
         *n += f.number == MODEL_PIECES && f.type == KN_BYTES;
-    return more == 0;
+        st = tick(make, i);
+    }
+    return st || more == 0 ? st : fail_message(make, name);
 }
 
-static bool read_model(struct rt_span bytes, struct kn_sp_model *m, struct parsed *x)
+static enum rt_status read_model(const struct rt_make *make, const char *name, struct rt_span bytes,
+                                 struct kn_sp_model *m, struct parsed *x)
 {
     struct kn_field f;
     bool ok = true;
+    enum rt_status st = RT_OK;
 
-    while (ok && kn_field_next(&bytes, &f) > 0) {
+    for (size_t i = 0; ok && !st && kn_field_next(&bytes, &f) > 0; i++) {
+        st = tick(make, i);
         if (f.type != KN_BYTES)
             continue;
         if (f.number == MODEL_PIECES) {
@@ -121,7 +161,7 @@ static bool read_model(struct rt_span bytes, struct kn_sp_model *m, struct parse
             /* check_types refuses an empty piece. Messages of 2 bytes, of which there may be very
              * many, are not read to their end before that. */
             if (ok && m->pieces[m->n - 1].text.n == 0)
-                return true;
+                return RT_OK;
         }
         if (f.number == MODEL_TRAINER)
             ok = read_trainer(f.bytes, m, x);
@@ -130,7 +170,7 @@ static bool read_model(struct rt_span bytes, struct kn_sp_model *m, struct parse
         else if (f.number == MODEL_DENORMALIZER)
             ok = read_rules(f.bytes, &m->undo, &x->undo_map);
     }
-    return ok;
+    return st || ok ? st : fail_message(make, name);
 }
 
 /* ---- replacements ---- */
@@ -169,8 +209,10 @@ int kn_sp_byte(struct rt_span text)
 }
 
 /* Sets the unknown piece and the pieces of bytes. */
-static enum rt_status check_types(struct kn_sp_model *m, const char *name, struct rt_error *err)
+static enum rt_status check_types(const struct rt_make *make, struct kn_sp_model *m,
+                                  const char *name)
 {
+    struct rt_error *err = make->err;
     bool has_byte[KN_SP_BYTES] = {false}, has_unknown = false;
     int n_bytes = 0;
 
@@ -180,6 +222,8 @@ static enum rt_status check_types(struct kn_sp_model *m, const char *name, struc
             return rt_fail(err, RT_INTERNAL, "%s: piece %zu must not be empty", name, i);
         if (memchr(p->text.p, 0, p->text.n))
             return rt_fail(err, RT_INTERNAL, "%s: piece %zu contains a NUL", name, i);
+        if (tick(make, i))
+            return err->code;
         m->has_unused = m->has_unused || p->type == KN_SP_UNUSED;
         if (p->type == KN_SP_UNKNOWN) {
             if (has_unknown)
@@ -222,42 +266,45 @@ static bool is_reserved(enum kn_sp_type type)
 }
 
 /* Builds a trie of the pieces whose type is `wanted`. */
-static enum rt_status build(const struct kn_sp_model *m, bool (*wanted)(enum kn_sp_type type),
-                            struct kn_trie_key *keys, const char *name, struct kn_vector *out,
-                            struct rt_error *err)
+static enum rt_status build(const struct rt_make *make, const struct kn_sp_model *m,
+                            bool (*wanted)(enum kn_sp_type type), struct kn_trie_key *keys,
+                            const char *name, struct kn_vector *out)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < m->n; i++)
         if (wanted(m->pieces[i].type))
             keys[n++] = (struct kn_trie_key){m->pieces[i].text, (uint32_t)i};
-    return kn_trie_build(keys, n, name, out, err);
+    return kn_trie_build(make, keys, n, name, out);
 }
 
-static enum rt_status build_all(struct kn_sp_model *m, const char *name, struct rt_error *err)
+static enum rt_status build_all(const struct rt_make *make, struct kn_sp_model *m, const char *name)
 {
-    struct kn_trie_key *keys = malloc((m->n ? m->n : 1) * sizeof *keys);
+    struct kn_trie_key *keys = allocate(make, name, m->n, sizeof *keys);
     enum rt_status st;
 
     if (!keys)
-        return rt_fail_memory(err, name, m->n * sizeof *keys);
-    st = build(m, is_found, keys, name, &m->found, err);
+        return make->err->code;
+    st = build(make, m, is_found, keys, name, &m->found);
     if (!st)
-        st = build(m, is_reserved, keys, name, &m->reserved, err);
+        st = build(make, m, is_reserved, keys, name, &m->reserved);
     if (!st)
-        st = build(m, is_symbol, keys, name, &m->symbols, err);
+        st = build(make, m, is_symbol, keys, name, &m->symbols);
     if (!st && m->kind == KN_SP_UNIGRAM && m->found.n == 0)
-        st = fail_pieces(err, name, "no pieces are loaded.");
-    free(keys);
+        st = fail_pieces(make->err, name, "no pieces are loaded.");
+    rt_pool_free(keys);
     return st;
 }
 
-static void set_scores(struct kn_sp_model *m)
+static enum rt_status set_scores(const struct rt_make *make, struct kn_sp_model *m)
 {
+    enum rt_status st = RT_OK;
+
     m->min_score = FLT_MAX;
     m->max_score = FLT_MIN; /* As in SentencePiece, the least positive number. */
-    for (size_t i = 0; i < m->n; i++) {
+    for (size_t i = 0; i < m->n && !st; i++) {
         const float score = m->pieces[i].score;
+        st = tick(make, i);
         if (m->pieces[i].type != KN_SP_NORMAL)
             continue;
         if (score < m->min_score)
@@ -265,12 +312,13 @@ static void set_scores(struct kn_sp_model *m)
         if (score > m->max_score)
             m->max_score = score;
     }
+    return st;
 }
 
 /* ---- a model ---- */
 
-enum rt_status kn_sp_open(struct rt_span bytes, const char *name, struct kn_sp_model *out,
-                          struct rt_error *err)
+enum rt_status kn_sp_open(const struct rt_make *make, struct rt_span bytes, const char *name,
+                          struct kn_sp_model *out)
 {
     static const struct kn_sp_rules rules = {
         .adds_space = true, .removes_spaces = true, .escapes_spaces = true};
@@ -282,33 +330,35 @@ enum rt_status kn_sp_open(struct rt_span bytes, const char *name, struct kn_sp_m
                             .undo = rules};
     struct parsed x = {.kind = 0};
     enum rt_status st = RT_OK;
-    size_t n = 0;
+    size_t n;
 
     if (bytes.n == 0)
-        return rt_fail(err, RT_INVALID_ARGUMENT, "Model argument must be specified.");
-    if (!count_pieces(bytes, &n))
-        return fail_pieces(err, name, "could not parse ModelProto.");
-    m.bytes = malloc(bytes.n);
-    m.pieces = malloc((n ? n : 1) * sizeof *m.pieces);
-    if (!m.bytes || !m.pieces) {
-        st = rt_fail_memory(err, name, bytes.n + n * sizeof *m.pieces);
+        return rt_fail(make->err, RT_INVALID_ARGUMENT, "Model argument must be specified.");
+    st = count_pieces(make, name, bytes, &n);
+    if (st)
+        return st;
+    m.bytes = allocate(make, name, bytes.n, 1);
+    m.pieces = m.bytes ? allocate(make, name, n, sizeof *m.pieces) : NULL;
+    if (!m.pieces)
+        st = make->err->code;
+    if (!st)
+        st = rt_copy_elements_checked(RT_U8, m.bytes, bytes.p, (int64_t)bytes.n, make->check,
+                                      make->err);
+    if (!st)
+        st = read_model(make, name, rt_span_of(m.bytes, bytes.n), &m, &x);
+    if (st)
         goto fail;
-    }
-    memcpy(m.bytes, bytes.p, bytes.n);
-    if (!read_model(rt_span_of(m.bytes, bytes.n), &m, &x)) {
-        st = fail_pieces(err, name, "could not parse ModelProto.");
-        goto fail;
-    }
     m.rules.space_is_suffix = x.space_is_suffix;
     m.has_undo = x.undo_map.n > 0;
     if (!open_map(x.map, &m.rules) || !open_map(x.undo_map, &m.undo)) {
-        st = fail_pieces(err, name, "Blob for normalization rule is broken.");
+        st = fail_pieces(make->err, name, "Blob for normalization rule is broken.");
         goto fail;
     }
-    set_scores(&m);
-    st = check_types(&m, name, err);
+    st = set_scores(make, &m);
     if (!st)
-        st = build_all(&m, name, err);
+        st = check_types(make, &m, name);
+    if (!st)
+        st = build_all(make, &m, name);
     if (st)
         goto fail;
     *out = m;
@@ -321,10 +371,10 @@ fail:
 
 void kn_sp_close(struct kn_sp_model *m)
 {
-    free(m->bytes);
-    free(m->pieces);
-    free((void *)(uintptr_t)m->found.p);
-    free((void *)(uintptr_t)m->reserved.p);
-    free((void *)(uintptr_t)m->symbols.p);
+    rt_pool_free(m->bytes);
+    rt_pool_free(m->pieces);
+    rt_pool_free((void *)(uintptr_t)m->found.p);
+    rt_pool_free((void *)(uintptr_t)m->reserved.p);
+    rt_pool_free((void *)(uintptr_t)m->symbols.p);
     *m = (struct kn_sp_model){.n = 0};
 }

@@ -6,14 +6,14 @@
  * malformed model and ends the process, so Slipway reads models itself, and checks every index
  * before it is used.
  *
- * Owner: kn_sp_open copies the bytes; kn_sp_close frees all memory. Threads: a model is not changed
- * after kn_sp_open, so any number of threads may read it.
+ * Owner: kn_sp_open copies the bytes to the pool it is given; kn_sp_close frees all memory.
+ * Threads: a model is not changed after kn_sp_open, so any number of threads may read it.
  */
 #ifndef KN_TEXT_SENTENCEPIECE_MODEL_H
 #define KN_TEXT_SENTENCEPIECE_MODEL_H
 
 #include "kernels/text/model.h"
-#include "runtime/base/status.h"
+#include "runtime/core/op.h"
 
 /* The numbers of TrainerSpec.ModelType. */
 enum kn_sp_kind { KN_SP_UNIGRAM = 1, KN_SP_BPE, KN_SP_WORD, KN_SP_CHAR };
@@ -67,9 +67,11 @@ struct kn_sp_model {
 /* The character that stands for a space in pieces, U+2581. */
 #define KN_SP_SPACE "\xe2\x96\x81"
 
-/* Reads a model. `name` names the model in error messages. Sets *out only if it succeeds. */
-enum rt_status kn_sp_open(struct rt_span bytes, const char *name, struct kn_sp_model *out,
-                          struct rt_error *err);
+/* Reads a model. `name` names the model in error messages. Allocates from make->pool, and calls
+ * make->check meanwhile. Does not use the other members of `make` except `err`. Sets *out only if
+ * it succeeds. */
+enum rt_status kn_sp_open(const struct rt_make *make, struct rt_span bytes, const char *name,
+                          struct kn_sp_model *out);
 void kn_sp_close(struct kn_sp_model *m);
 
 /* Returns the byte that a piece such as "<0x4F>" stands for, or -1 if it stands for none. */

@@ -37,6 +37,21 @@ enum rt_effect {
 
 enum { RT_FLOPS_INPUTS = 3 }; /* maximum number of inputs whose shapes are passed to rt_op.flops */
 
+/* What rt_op.make needs to make a resource. */
+struct rt_make {
+    const struct rt_node *node;
+    /* the node's inputs, which are loaded constants; NULL for a resource that a run asks for by the
+     * name of its node (rt_run_resource) */
+    const struct rt_tensor *in;
+    /* The pool of the session's state. Memory whose size the node's attributes or inputs decide
+     * comes from this pool, so that it counts towards the limits of the load and of the state. */
+    struct rt_pool *pool;
+    /* Called before and during work that may take long: fails if the session ends, or if it holds
+     * more memory than its load may have. */
+    const struct rt_check *check;
+    struct rt_error *err;
+};
+
 struct rt_op {
     const char *name;
     enum rt_effect effect;
@@ -64,13 +79,11 @@ struct rt_op {
     /*
      * `slot_kind` and `make` are set for ops that make the handle of a session's resource
      * (VarHandleOp, HashTableV2, VariableV2). These ops have no kernel. The session calls `make`
-     * once for each key (slot_kind, container, shared_name or node name), and the compiler folds
-     * the handle to a constant. `in` contains the node's inputs, which must be loaded constants.
-     * The caller of `make` owns the reference in *out.
+     * for each key (slot_kind, container, shared_name or node name) that it does not have yet, and
+     * the compiler folds the handle to a constant. The caller of `make` owns the reference in *out.
      */
     const char *slot_kind;
-    enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
-                           struct rt_object **out, struct rt_error *err);
+    enum rt_status (*make)(const struct rt_make *make, struct rt_object **out);
     /* Refuses an existing resource whose properties differ from the node's attributes. Called for
      * each node that shares the resource. May be NULL. */
     enum rt_status (*matches)(const struct rt_node *n, const struct rt_object *o,

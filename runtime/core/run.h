@@ -116,6 +116,7 @@ int rt_run_width(const struct rt_run *r);
  * locked again even if the call fails. Only ops with the effect RT_BLOCKS may wait.
  */
 struct rt_cond;
+struct rt_make;
 struct rt_mutex;
 enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex *mu);
 /* Called before the first wait of a run, on the run's thread, with no lock held. The caller of the
@@ -126,13 +127,13 @@ struct rt_wait_hook {
 };
 /*
  * Sets *out to a new reference to a resource of the session. The node's attributes give its key
- * (kind, container, shared_name or node name). Calls `make` if there is no resource with this key.
- * Used by ops that name their resource instead of taking a handle (Stage).
+ * (kind, container, shared_name or node name). Calls `make`, which is as in struct rt_op but gets
+ * no inputs, if there is no resource with this key. Used by ops that name their resource instead of
+ * taking a handle (Stage).
  */
 enum rt_status rt_run_resource(struct rt_run *r, const char *kind,
-                               enum rt_status (*make)(const struct rt_node *n,
-                                                      const struct rt_tensor *in,
-                                                      struct rt_object **out, struct rt_error *err),
+                               enum rt_status (*make)(const struct rt_make *make,
+                                                      struct rt_object **out),
                                struct rt_object **out);
 /*
  * Returns the node's state, such as that of a random generator. It has `bytes` bytes and lives as

@@ -229,30 +229,27 @@ enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex 
 }
 
 enum rt_status rt_run_resource(struct rt_run *r, const char *kind,
-                               enum rt_status (*make)(const struct rt_node *n,
-                                                      const struct rt_tensor *in,
-                                                      struct rt_object **out, struct rt_error *err),
+                               enum rt_status (*make)(const struct rt_make *make,
+                                                      struct rt_object **out),
                                struct rt_object **out)
 {
     return rt_session_resource(r->ctx->shared->session, r->node, kind, RT_KEY_NAME, make, out,
                                r->err);
 }
 
-enum rt_status
-rt_run_node_resource(struct rt_run *r, const char *kind,
-                     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
-                                            struct rt_object **out, struct rt_error *err),
-                     struct rt_object **out)
+enum rt_status rt_run_node_resource(struct rt_run *r, const char *kind,
+                                    enum rt_status (*make)(const struct rt_make *make,
+                                                           struct rt_object **out),
+                                    struct rt_object **out)
 {
     return rt_session_resource(r->ctx->shared->session, r->node, kind, RT_KEY_NODE, make, out,
                                r->err);
 }
 
-enum rt_status
-rt_run_only_resource(struct rt_run *r, const char *kind,
-                     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
-                                            struct rt_object **out, struct rt_error *err),
-                     struct rt_object **out)
+enum rt_status rt_run_only_resource(struct rt_run *r, const char *kind,
+                                    enum rt_status (*make)(const struct rt_make *make,
+                                                           struct rt_object **out),
+                                    struct rt_object **out)
 {
     return rt_session_resource(r->ctx->shared->session, r->node, kind, RT_KEY_NONE, make, out,
                                r->err);

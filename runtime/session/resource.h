@@ -103,16 +103,15 @@ enum rt_status rt_variable_destroy(struct rt_variable *v, bool may_lack_value,
  * as rt_run_resource does for a resource that a node names. Nodes of the same name in the graphs of
  * two functions have different resources. rt_run_only_resource does so for a resource that all
  * nodes of the session share. */
+struct rt_make;
 struct rt_run;
-enum rt_status
-rt_run_node_resource(struct rt_run *r, const char *kind,
-                     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
-                                            struct rt_object **out, struct rt_error *err),
-                     struct rt_object **out);
-enum rt_status
-rt_run_only_resource(struct rt_run *r, const char *kind,
-                     enum rt_status (*make)(const struct rt_node *n, const struct rt_tensor *in,
-                                            struct rt_object **out, struct rt_error *err),
-                     struct rt_object **out);
+enum rt_status rt_run_node_resource(struct rt_run *r, const char *kind,
+                                    enum rt_status (*make)(const struct rt_make *make,
+                                                           struct rt_object **out),
+                                    struct rt_object **out);
+enum rt_status rt_run_only_resource(struct rt_run *r, const char *kind,
+                                    enum rt_status (*make)(const struct rt_make *make,
+                                                           struct rt_object **out),
+                                    struct rt_object **out);
 
 #endif

@@ -84,11 +84,9 @@ static void frozen_was_written(void *arg)
     atomic_fetch_add(&s->generation, 1);
 }
 
-/* Sets *out to the resource with a key. If the session has no such resource, `make` makes it. */
-static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n,
-                                   enum rt_resource_key by, const struct rt_tensor *in,
-                                   const char *kind, rt_resource_make *make, struct rt_object **out,
-                                   struct rt_error *err)
+/* Sets *out to the key of a resource, of which the caller frees the bytes. */
+static enum rt_status make_key(const struct rt_node *n, enum rt_resource_key by, const char *kind,
+                               char **out, size_t *out_len, struct rt_error *err)
 {
     const struct rt_attr *container = by == RT_KEY_NODE ? NULL : rt_attr(n, "container");
     const struct rt_attr *shared = rt_attr(n, "shared_name");
@@ -96,9 +94,8 @@ static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n
                                 : by == RT_KEY_NODE   ? rt_span_of(&n, sizeof n)
                                 : shared && shared->n ? rt_span_of(shared->v.s, shared->n)
                                                       : rt_span_str(n->name);
-    char *key = NULL;
     size_t key_len = strlen(kind) + 1 + (container ? container->n : 0) + 1 + name.n;
-    key = malloc(key_len + 1);
+    char *key = malloc(key_len + 1);
     if (!key)
         return rt_fail_memory(err, n->name, key_len);
     char *at = stpcpy(key, kind) + 1;
@@ -108,21 +105,69 @@ static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n
     *at++ = '\0';
     if (name.n)
         memcpy(at, name.p, name.n);
+    *out = key;
+    *out_len = key_len;
+    return RT_OK;
+}
+
+/* Returns a new reference to the resource with a key, or NULL if there is none. */
+static struct rt_object *find_slot(struct rt_session *s, const char *key, size_t key_len)
+{
+    rt_mutex_lock(&s->mu);
+    struct rt_object *o = rt_object_ref(rt_map_getn(&s->slots, key, key_len));
+    rt_mutex_unlock(&s->mu);
+    return o;
+}
+
+/* Adds a new resource to the session, which takes it, and sets *o to a new reference to it. If
+ * another thread has added a resource with this key meanwhile, drops the new one, and sets *o to a
+ * reference to the other one. */
+static enum rt_status add_slot(struct rt_session *s, const struct rt_node *n, const char *key,
+                               size_t key_len, struct rt_object **o, struct rt_error *err)
+{
+    struct rt_object *made = *o;
     enum rt_status st = RT_OK;
     rt_mutex_lock(&s->mu);
-    struct rt_object *o = rt_map_getn(&s->slots, key, key_len);
+    struct rt_object *present = rt_map_getn(&s->slots, key, key_len);
+    if (!present && rt_map_putn(&s->slots, key, key_len, made)) {
+        present = made;
+        made = NULL;
+        if (present->type == &rt_variable_type)
+            rt_variable_on_write((struct rt_variable *)present, frozen_was_written, s);
+    }
+    if (present)
+        *o = rt_object_ref(present);
+    else
+        st = rt_fail_memory(err, n->name, key_len);
+    rt_mutex_unlock(&s->mu);
+    rt_object_unref(made);
+    return st;
+}
+
+/* Sets *out to the resource with a key. If the session has no such resource, `make` makes it. The
+ * lock is not held meanwhile, because a large resource takes seconds to make, and runs on network
+ * threads take the lock. */
+static enum rt_status find_or_make(struct rt_session *s, const struct rt_node *n,
+                                   enum rt_resource_key by, const struct rt_tensor *in,
+                                   const char *kind, rt_resource_make *make, struct rt_object **out,
+                                   struct rt_error *err)
+{
+    const struct rt_check check = rt_session_as_check(s);
+    const struct rt_make arguments = {
+        .node = n, .in = in, .pool = s->state.pool, .check = &check, .err = err};
+    char *key = NULL;
+    size_t key_len = 0;
+    enum rt_status st = make_key(n, by, kind, &key, &key_len, err);
+    if (st)
+        return st;
+    struct rt_object *o = find_slot(s, key, key_len);
     if (!o) {
-        st = make(n, in, &o, err);
-        if (!st && !rt_map_putn(&s->slots, key, key_len, o)) {
-            rt_object_unref(o);
-            st = rt_fail_memory(err, n->name, key_len);
-        }
-        if (!st && o->type == &rt_variable_type)
-            rt_variable_on_write((struct rt_variable *)o, frozen_was_written, s);
+        st = make(&arguments, &o);
+        if (!st)
+            st = add_slot(s, n, key, key_len, &o, err);
     }
     if (!st)
-        *out = rt_object_ref(o);
-    rt_mutex_unlock(&s->mu);
+        *out = o;
     free(key);
     return st;
 }

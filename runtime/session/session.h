@@ -241,7 +241,7 @@ struct rt_session_stats {
     int n_specialisations;
     size_t specialisation_bytes;
     size_t idle_bytes;  /* total size of idle contexts and pools, in bytes */
-    size_t state_bytes; /* bytes in variables and tables, except weights from files (state.h) */
+    size_t state_bytes; /* bytes in resources, except weights from files (state.h) */
     int64_t accelerator_bytes[RT_MAX_ACCELERATORS]; /* bytes of the constants on each */
     bool bf16;                                      /* rt_tuning.bf16 */
 };

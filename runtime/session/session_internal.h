@@ -132,9 +132,10 @@ enum rt_resource_key {
     RT_KEY_NONE, /* nothing: all nodes share the resource */
 };
 /* Sets *out to a reference to the resource with a key. `make` makes the resource if it does not
- * exist yet. */
-typedef enum rt_status rt_resource_make(const struct rt_node *n, const struct rt_tensor *in,
-                                        struct rt_object **out, struct rt_error *err);
+ * exist yet. Several threads may make it at the same time, without the session's lock; the session
+ * keeps the first one. */
+struct rt_make;
+typedef enum rt_status rt_resource_make(const struct rt_make *make, struct rt_object **out);
 enum rt_status rt_session_resource(struct rt_session *s, const struct rt_node *n, const char *kind,
                                    enum rt_resource_key by, rt_resource_make *make,
                                    struct rt_object **out, struct rt_error *err);

@@ -390,10 +390,11 @@ static void versions_gauges(struct page *p)
     versions(p, "slipway_model_idle_bytes",
              "Bytes that a version's runs left for the next ones, of --run_memory_idle_bytes.",
              &all, IDLE_BYTES);
-    versions(p, "slipway_model_state_bytes",
-             "Bytes that a version's tables hold, and its variables but for weights in files; what "
-             "requests added of them is bounded by --state_memory_limit_bytes.",
-             &all, STATE_BYTES);
+    versions(
+        p, "slipway_model_state_bytes",
+        "Bytes that a version's tables and tokenizers hold, and its variables but for weights in "
+        "files; what requests added of them is bounded by --state_memory_limit_bytes.",
+        &all, STATE_BYTES);
     if (p->server->gpus.n)
         versions_gpus(p, &all);
     srv_figures_clear(&all);

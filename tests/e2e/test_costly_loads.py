@@ -1,15 +1,21 @@
 """Tests models of a few hundred bytes whose constants alone take minutes or gigabytes to compute. A load must end soon,
 even if the model is removed or the server stops, and other models must not wait for it."""
 import os
+import pathlib
 import resource
 import shutil
 import signal
+import sys
 import time
 import unittest
 
 import small_models
 from test_bad_trees import cpu_seconds
 from support import SLOW, Case, Server, wait_for
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "conformance"))
+
+import sentencepiece_models as sentencepiece  # noqa: E402
 
 
 def ints(n, key, *values):
@@ -103,8 +109,16 @@ def memory(g):
     n.attr["N"].i = 300
 
 
+def tokenizer(g, megabytes=60):
+    """Adds a SentencePiece model with one long piece, whose trie takes at least four times as much memory."""
+    model = sentencepiece.model([("<unk>", 0, sentencepiece.UNKNOWN), ("a" * (megabytes << 20), -1, sentencepiece.NORMAL)])
+    g.node("tokenizer", "SentencepieceOp").attr["model"].s = model
+    g.node("pieces", "SentencepieceVocabSizeOp", "tokenizer")
+    g.node("costly", "Cast", "pieces", SrcT="int32", DstT="float")
+
+
 FAMILY = {f.__name__: f for f in (convolution, dilation, pool, normalization, suppression, segments,
-                                  chain, matrices, memory)}
+                                  chain, matrices, memory, tokenizer)}
 
 
 def write(folder, costly):
@@ -266,6 +280,29 @@ class HeldMemory(Case):
                 self.assertEqual(server.state("good", 1), "AVAILABLE")
                 shutil.rmtree(self.path("models", how))
                 wait_for(lambda m=how: server.state(m, 1) in ("END", ""), how)
+
+
+    def test_a_tokenizer_counts_with_its_trie(self):
+        self.put("models/good/1")
+        with Server(f"--models={self.path('models')}", "--total_model_memory_limit_bytes=120M",
+                    "--max_num_load_retries=0", "--model_wait_seconds=1") as server:
+            for megabytes, state in ((30, "END"), (5, "AVAILABLE")):
+                model = f"pieces{megabytes}"
+                write(self.path(".aside", model, "1"), lambda g, n=megabytes: tokenizer(g, n))
+                before = server.cpu_s()
+                os.rename(self.path(".aside", model), self.path("models", model))
+                wait_for(lambda m=model: server.state(m, 1) in ("AVAILABLE", "END"), model)
+                took, (got, why) = server.cpu_s() - before, server.states(model)[1]
+                print(f"{model}: {took:.2f} s of a core, {why}")
+                self.assertEqual(got, state, why)
+                self.assertLess(took, 1 * SLOW)
+                if state == "END":
+                    self.assertIn("--total_model_memory_limit_bytes", why)
+                    if SLOW == 1:
+                        self.assertLess(peak_bytes(server.process.pid), 300 << 20)
+                else:
+                    held = server.metric(f'slipway_model_state_bytes{{model="{model}",version="1"}}')
+                    self.assertGreater(held, 5 * megabytes << 20)
 
 
 class ManySignatures(Case):

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/text/sentencepiece_encode.h"
+#include "runtime/core/pool.h"
 #include "tests/fuzz/cost.h"
 
 const struct fuzz_cost fuzz_cost = FUZZ_PARSER;
@@ -33,10 +34,13 @@ void fuzz_one(const uint8_t *data, size_t size)
     struct kn_sp_model m;
     struct kn_sp_coder c;
     struct rt_error err = {0};
+    const struct rt_make make = {.pool = rt_pool_new_plain(SIZE_MAX, "--limit"), .err = &err};
 
-    if (size < 1 || size - 1 < data[0] ||
-        kn_sp_open(rt_span_of(data + 1 + data[0], size - 1 - data[0]), "model", &m, &err))
+    if (!make.pool || size < 1 || size - 1 < data[0] ||
+        kn_sp_open(&make, rt_span_of(data + 1 + data[0], size - 1 - data[0]), "model", &m)) {
+        rt_pool_unref(make.pool);
         return;
+    }
     kn_sp_begin(&c, &m, NULL);
     c.has_origin = true;
     if (!kn_sp_normalize(&c, &m.rules, true, rt_span_of(data + 1, data[0])))
@@ -57,4 +61,5 @@ void fuzz_one(const uint8_t *data, size_t size)
 done:
     kn_sp_end(&c);
     kn_sp_close(&m);
+    rt_pool_unref(make.pool);
 }
