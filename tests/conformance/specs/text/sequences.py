@@ -47,3 +47,26 @@ def constrained(g, op):
                 yield case(scores, [2, 3], weights=weights.reshape(4, 4), mode=mode, texts=True)
     for dim in ((0, 2, 3), (1, 0, 3), (0, 2, 0), (1, 2, 0)):
         yield case(np.zeros(dim), [0] * dim[0], mode=1)
+
+
+@spec("MaxSpanningTree")
+def tree(g, op):
+    """Trees with equal sums are left out, among which TensorFlow may choose another."""
+    for i in range(300):
+        kind, size = ["int32", "float32", "float64"][i % 3], int(g.rng.integers(1, 20 if i > 250 else 6))
+        n = g.rng.integers(1, size + 1, int(g.rng.integers(0, 5)))
+        scores = g.rng.integers(-2**26, 2**26, (len(n), size, size)) if i % 3 == 0 else g.rng.uniform(-5, 5, (len(n), size, size))
+        if i % 4 > 1 and i % 3:
+            scores[g.rng.random(scores.shape) < 0.3] = [-np.inf, np.nan][i % 4 - 2]
+        yield Case(n.astype("int32"), scores.astype(kind), forest=i // 3 % 2 == 1, texts=True, rtol=1e-5)
+    scores = g.rng.uniform(-5, 5, (2, 3, 3))
+    for forest in (False, True):
+        for n in ([3, 0], [3, 4], [3], [3, 3, 3], 3, [[3, 3]]):
+            yield Case(np.array(n, "int32"), scores, forest=forest)
+        for shape in ((3, 3), (1, 3, 2), (1, 2, 3), (1, 1, 1, 1)):
+            yield Case(np.int32([1]), np.ones(shape), forest=forest)
+        for n in (1, 2, 3, 4, 5):
+            yield Case(np.int32([n]), np.ones((1, n, n)), forest=forest)
+            yield Case(np.int32([n]), np.full((1, n, n), -np.inf), forest=forest, texts=True)
+        yield Case(np.int32([3, 0]), scores, forest=forest, texts=True)
+        yield Case(np.int32([1, 7]), scores, forest=forest, texts=True)
