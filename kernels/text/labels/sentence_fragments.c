@@ -1,6 +1,7 @@
 /*
  * SentenceFragmentsV2 of TensorFlow Text splits documents into fragments that end with terminal
  * punctuation, an ellipsis, an emoticon or an acronym, and with the closing brackets behind it.
+ * SentenceFragments does so with tokens, and knows neither emoticons nor acronyms.
  */
 #include "kernels/entry.h"
 #include "kernels/string/unicode.h"
@@ -309,4 +310,173 @@ const struct kn_entry kn_sentence_fragments_v2 = {
     .op = {.name = "SentenceFragmentsV2"},
     .kernels = KN_KERNELS(
         {.op = "SentenceFragmentsV2", .device = "CPU", .name = "sentence_fragments", .run = run}),
+};
+
+/* ---- SentenceFragments, on tokens ---- */
+
+/* What a token is. */
+enum kind { EMPTY, WORD, TERMINAL, ELLIPSIS, CLOSE, TERMINAL_AND_CLOSE };
+
+static enum kind kind_of(struct kn_encoding e, const struct rt_str *s)
+{
+    const unsigned char *p = (const unsigned char *)rt_str_data(s), *end = p + s->n;
+
+    if (s->n == 3 && memcmp(p, "...", 3) == 0)
+        return ELLIPSIS;
+    kn_encoding_begin(&e, &p, end);
+    if (p == end)
+        return EMPTY;
+    const int32_t c = kn_decode_char(&e, p, end, &p);
+    if (p < end)
+        return WORD;
+    if (c == 0x2026)
+        return ELLIPSIS;
+    if (IS_IN(terminals, c))
+        return IS_IN(closes, c) ? TERMINAL_AND_CLOSE : TERMINAL;
+    return IS_IN(closes, c) ? CLOSE : WORD;
+}
+
+static bool is_terminal(enum kind k)
+{
+    return k == TERMINAL || k == TERMINAL_AND_CLOSE;
+}
+
+/* Reads the fragment that begins at token f->begin of the n tokens at `words`. */
+static enum rt_status read_fragment(struct rt_run *r, int64_t *left, const struct rt_str *words,
+                                    int64_t n, struct fragment *f)
+{
+    const struct kn_encoding *e = r->state;
+    int64_t i = f->begin, after_ellipsis = -1;
+    bool is_in_terminals = false;
+
+    for (; i < n; i++) {
+        const enum kind k = kind_of(*e, &words[i]);
+        if (k == EMPTY) /* the number of ICU's error */
+            return rt_fail(r->err, RT_INTERNAL, "Failed to decode string, error status=8");
+        if (rt_run_spend(r, left, COST))
+            return r->err->code;
+        if (f->terminal < 0) {
+            if (!is_terminal(k) && k != ELLIPSIS)
+                continue;
+            f->terminal = i;
+            f->properties = HAS_TERMINAL;
+            is_in_terminals = true;
+        } else if (is_in_terminals && (is_terminal(k) || k == ELLIPSIS)) {
+            if (is_terminal(k))
+                f->properties |= HAS_SEVERAL;
+        } else {
+            is_in_terminals = false;
+            if (k != CLOSE && k != TERMINAL_AND_CLOSE && k != ELLIPSIS)
+                break;
+            if (k != ELLIPSIS)
+                f->properties |= HAS_CLOSE;
+        }
+        if (is_in_terminals && k == ELLIPSIS)
+            after_ellipsis = i + 1;
+        if (is_in_terminals)
+            f->end = i + 1; /* for now, of the terminal punctuation */
+    }
+    /* Terminal punctuation behind the last ellipsis counts, if there is any. */
+    if (after_ellipsis >= 0 && after_ellipsis < f->end)
+        f->terminal = after_ellipsis;
+    f->end = i;
+    return RT_OK;
+}
+
+/* Adds the fragments of n tokens to `list`, and sets *count to their number. */
+static enum rt_status split_tokens(struct rt_run *r, int64_t *left, const struct rt_str *words,
+                                   int64_t n, struct rt_bytes *list, int64_t *count)
+{
+    *count = 0;
+    for (int64_t i = 0; i < n; ++*count) {
+        struct fragment f = {.begin = i, .terminal = -1};
+        const enum rt_status st = read_fragment(r, left, words, n, &f);
+        if (st)
+            return st;
+        rt_bytes_add(list, &f, sizeof f);
+        if (list->failed)
+            return kn_text_failed(list);
+        i = f.end;
+    }
+    return RT_OK;
+}
+
+/* Compares the sum of the row lengths with the numbers of tokens. */
+static enum rt_status check_tokens(struct rt_run *r)
+{
+    const struct rt_tensor *rows = &r->in[0];
+    const int64_t n = rt_tensor_count(&r->in[3]);
+    int64_t sum = 0;
+
+    if (rows->rank != 1)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT, "'row_lengths' must be a vector, got shape: %s",
+                       KN_TEXT(rows));
+    for (int64_t i = 0; i < rows->dim[0]; i++) {
+        const int64_t length = kn_int_at(rows, i);
+        if (length < 0 || length > INT64_MAX - sum)
+            return rt_fail(r->err, RT_INVALID_ARGUMENT, "%s: row_lengths[%lld] is %lld",
+                           r->node->schema->name, (long long)i, (long long)length);
+        sum += length;
+        if (rt_run_tick(r, i))
+            return r->err->code;
+    }
+    if (rt_tensor_count(&r->in[1]) != sum || rt_tensor_count(&r->in[2]) != sum || n != sum)
+        return rt_fail(r->err, RT_INVALID_ARGUMENT,
+                       "num_elements(%lld), token_start(%lld), token_end(%lld), token_word(%lld) "
+                       "must all be the same size.",
+                       (long long)sum, (long long)rt_tensor_count(&r->in[1]),
+                       (long long)rt_tensor_count(&r->in[2]), (long long)n);
+    return RT_OK;
+}
+
+static enum rt_status tokens_prepare(struct rt_prep *p, void **state)
+{
+    const struct rt_span name = rt_attr_str(p->node, "input_encoding");
+    const int64_t replacement = rt_attr_int(p->node, "replacement_char");
+    struct kn_encoding *e = rt_prep_alloc(p, sizeof *e);
+
+    if (!e)
+        return p->err->code;
+    *state = e;
+    if (replacement < 0 || replacement > KN_MAX_CHAR)
+        return rt_fail(p->err, RT_INVALID_ARGUMENT,
+                       "replacement_char out of unicode codepoint range");
+    if (!kn_encoding_find(name, e))
+        return rt_fail(p->err, RT_INVALID_ARGUMENT,
+                       "Could not create converter for input encoding: %.*s",
+                       (int)(name.n < 200 ? name.n : 200), (const char *)name.p);
+    return RT_OK;
+}
+
+static enum rt_status run_tokens(struct rt_run *r)
+{
+    int64_t left = RT_WORK;
+    struct rt_bytes list;
+    enum rt_status st = check_tokens(r);
+    const int64_t n = st ? 0 : r->in[0].dim[0];
+    int64_t *lengths = st ? NULL : kn_out(r, 4, 1, &n);
+
+    if (!lengths)
+        return r->err->code;
+    kn_text_begin(&list, r);
+    for (int64_t i = 0, at = 0; i < n && !st; i++) {
+        const int64_t length = kn_int_at(&r->in[0], i);
+        st = split_tokens(r, &left, rt_strs(&r->in[3]) + at, length, &list, &lengths[i]);
+        at += length;
+        if (!st)
+            st = rt_run_spend(r, &left, KN_STRING_WORK);
+    }
+    if (!st)
+        st = emit(r, &list);
+    kn_text_end(&list);
+    return st;
+}
+
+const struct kn_entry kn_sentence_fragments = {
+    .op = {.name = "SentenceFragments"},
+    .kernels = KN_KERNELS({.op = "SentenceFragments",
+                           .device = "CPU",
+                           .name = "sentence_fragments",
+                           .prepare = tokens_prepare,
+                           .run = run_tokens}),
 };
