@@ -98,27 +98,27 @@ static const struct srv_endpoint region_unregister_call = {
  * with any HTTP method. */
 static const struct srv_endpoint trace_call = {
     .api = SRV_NOT_COUNTED,
-    .rest = {.describe = &srv_oip_trace},
-    .grpc = {.describe = &srv_oip_trace},
+    .rest = {.describe = &srv_oip_refuse_trace},
+    .grpc = {.describe = &srv_oip_refuse_trace},
     .grpc_path = SERVICE "TraceSetting",
 };
 
 static const struct srv_endpoint cuda_call = {
     .api = SRV_NOT_COUNTED,
-    .rest = {.describe = &srv_oip_cuda},
-    .grpc = {.describe = &srv_oip_cuda},
+    .rest = {.describe = &srv_oip_refuse_cuda},
+    .grpc = {.describe = &srv_oip_refuse_cuda},
     .grpc_path = SERVICE "CudaSharedMemoryStatus",
 };
 
 static const struct srv_endpoint cuda_register_call = {
     .api = SRV_NOT_COUNTED,
-    .grpc = {.describe = &srv_oip_cuda},
+    .grpc = {.describe = &srv_oip_refuse_cuda},
     .grpc_path = SERVICE "CudaSharedMemoryRegister",
 };
 
 static const struct srv_endpoint cuda_unregister_call = {
     .api = SRV_NOT_COUNTED,
-    .grpc = {.describe = &srv_oip_cuda},
+    .grpc = {.describe = &srv_oip_refuse_cuda},
     .grpc_path = SERVICE "CudaSharedMemoryUnregister",
 };
 

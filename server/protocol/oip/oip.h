@@ -12,7 +12,7 @@
  * | oip_json.c        | requests and responses in JSON, with binary data after it     |
  * | oip_json_values.c | tensors from arrays in JSON                                   |
  * | oip_proto.c       | requests and responses as messages (proto/inference)          |
- * | oip_describe.c    | health, readiness and metadata (oip_describe.h)               |
+ * | oip_describe.c    | health, readiness, metadata; calls that are refused by name   |
  * | oip_config.c      | the index of the repository, and configurations of models     |
  * | oip_stats.c       | statistics                                                    |
  * | oip_admin.c       | loading and unloading models                                  |
@@ -230,8 +230,8 @@ enum rt_status srv_oip_read_switch(struct srv_action *a, bool is_on, bool is_jso
 extern const struct srv_inference_steps srv_oip_infer_json, srv_oip_infer;
 extern const struct srv_description_steps srv_oip_live_json, srv_oip_ready_json,
     srv_oip_server_json, srv_oip_model_ready_json, srv_oip_model_json, srv_oip_index_json,
-    srv_oip_config_json, srv_oip_stats_json, srv_oip_log_json, srv_oip_trace, srv_oip_cuda,
-    srv_oip_regions_json, srv_oip_regions;
+    srv_oip_config_json, srv_oip_stats_json, srv_oip_log_json, srv_oip_refuse_trace,
+    srv_oip_refuse_cuda, srv_oip_regions_json, srv_oip_regions;
 extern const struct srv_description_steps srv_oip_live, srv_oip_ready, srv_oip_server,
     srv_oip_model_ready, srv_oip_model, srv_oip_index, srv_oip_config, srv_oip_stats;
 extern const struct srv_stream_steps srv_oip_stream;

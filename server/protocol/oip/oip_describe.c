@@ -313,5 +313,5 @@ static enum rt_status find_cuda(struct srv_description *d)
     return rt_fail(d->err, RT_UNIMPLEMENTED, "this server does not have CUDA shared memory");
 }
 
-const struct srv_description_steps srv_oip_trace = {find_trace, write_live};
-const struct srv_description_steps srv_oip_cuda = {find_cuda, write_live};
+const struct srv_description_steps srv_oip_refuse_trace = {find_trace, write_live};
+const struct srv_description_steps srv_oip_refuse_cuda = {find_cuda, write_live};
