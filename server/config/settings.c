@@ -32,9 +32,10 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
+/* Returns the smaller of `n` and `wanted`. If `wanted` is 0, returns `n`. */
+static int64_t at_most(int64_t n, int64_t wanted)
 {
-    return a < b ? a : b;
+    return wanted > 0 && wanted < n ? wanted : n;
 }
 
 /* ---- fields without effect ---- */
@@ -72,9 +73,9 @@ struct threads {
 static void use_threads(struct srv_options *o, const struct threads *t)
 {
     if (!o->num_workers && t->all > 0)
-        o->num_workers = smaller(t->all, SRV_MAX_WORKERS);
+        o->num_workers = at_most(SRV_MAX_WORKERS, t->all);
     if (!o->cores_per_run && t->run > 0)
-        o->cores_per_run = smaller(t->run, SRV_MAX_WORKERS);
+        o->cores_per_run = at_most(SRV_MAX_WORKERS, t->run);
     if (larger(t->all, t->run) > SRV_MAX_WORKERS)
         RT_LOG(RT_LOG_WARNING, "%lld threads are configured for TensorFlow; at most %d are started",
                (long long)larger(t->all, t->run), SRV_MAX_WORKERS);
@@ -573,12 +574,6 @@ bool srv_settings_wants_http(const struct srv_options *o)
 bool srv_settings_wants_grpc(const struct srv_options *o)
 {
     return o->port != 0 || *o->grpc_socket_path || *o->admin_address || *o->admin_socket;
-}
-
-/* Returns the smaller of `n` and `wanted`. If `wanted` is 0, returns `n`. */
-static int64_t at_most(int64_t n, int64_t wanted)
-{
-    return wanted > 0 && wanted < n ? wanted : n;
 }
 
 void srv_settings_threads(struct srv_options *o, int n_cores)
