@@ -195,44 +195,39 @@ static bool find_terminal(struct walk *w, struct fragment *f)
     return true;
 }
 
-/* Advances past further terminal punctuation. */
-static bool read_terminals(struct walk *w, struct fragment *f)
+/* Advances past the characters of a table, and ellipses and emoticons among them. A character of
+ * the table gives the fragment the property. Returns false if the run must end. */
+static bool read_all_in(struct walk *w, const struct range *table, size_t n_ranges,
+                        struct fragment *f, int64_t property)
 {
-    const char *first = w->begin + f->terminal;
-
     while (w->p < w->end) {
         int64_t n;
         const int32_t c = char_at(w, &n);
         const int64_t l = ellipsis(w->p, w->end), e = l ? l : emoticon(w->p, w->end);
-        if (!e && !IS_IN(terminals, c))
+        if (!e && !is_in(table, n_ranges, c))
             break;
         if (!e)
-            f->properties |= HAS_SEVERAL;
+            f->properties |= property;
         w->p += e ? e : n;
-        if (rt_run_spend(w->r, w->left, COST))
-            return false;
-    }
-    for (const char *p = first + 1; p < w->p; p++) { /* The last ellipsis or emoticon counts. */
-        if (ellipsis(p, w->p) || emoticon(p, w->end))
-            f->terminal = p - w->begin;
         if (rt_run_spend(w->r, w->left, COST))
             return false;
     }
     return true;
 }
 
-/* Advances past closing brackets, and ellipses and emoticons among them. */
-static bool read_closes(struct walk *w, struct fragment *f)
+#define READ_ALL_IN(w, table, f, property)                                                         \
+    read_all_in(w, table, sizeof(table) / sizeof *(table), f, property)
+
+/* Advances past further terminal punctuation. */
+static bool read_terminals(struct walk *w, struct fragment *f)
 {
-    while (w->p < w->end) {
-        int64_t n;
-        const int32_t c = char_at(w, &n);
-        const int64_t l = ellipsis(w->p, w->end), e = l ? l : emoticon(w->p, w->end);
-        if (!e && !IS_IN(closes, c))
-            break;
-        if (!e)
-            f->properties |= HAS_CLOSE;
-        w->p += e ? e : n;
+    const char *first = w->begin + f->terminal;
+
+    if (!READ_ALL_IN(w, terminals, f, HAS_SEVERAL))
+        return false;
+    for (const char *p = first + 1; p < w->p; p++) { /* The last ellipsis or emoticon counts. */
+        if (ellipsis(p, w->p) || emoticon(p, w->end))
+            f->terminal = p - w->begin;
         if (rt_run_spend(w->r, w->left, COST))
             return false;
     }
@@ -254,7 +249,8 @@ static enum rt_status split(struct rt_run *r, int64_t *left, const struct rt_str
             return RT_OK;
         f.begin = w.p - begin;
         if (!find_terminal(&w, &f) ||
-            (f.terminal >= 0 && (!read_terminals(&w, &f) || !read_closes(&w, &f))))
+            (f.terminal >= 0 &&
+             (!read_terminals(&w, &f) || !READ_ALL_IN(&w, closes, &f, HAS_CLOSE))))
             return r->err->code;
         f.end = w.p - begin;
         rt_bytes_add(list, &f, sizeof f);
