@@ -267,7 +267,9 @@ done:
     return st;
 }
 
-enum rt_status kn_event_writer_flush(struct rt_run *r, struct kn_event_writer *w) RT_NO_ANALYSIS
+/* Writes what an open writer holds, and closes it if `closes` is set and the write succeeds. */
+static enum rt_status write_held(struct rt_run *r, struct kn_event_writer *w,
+                                 bool closes) RT_NO_ANALYSIS
 {
     const struct rt_check check = rt_run_as_check(r);
     enum rt_status st = lock_open(r, w);
@@ -275,20 +277,18 @@ enum rt_status kn_event_writer_flush(struct rt_run *r, struct kn_event_writer *w
     if (st)
         return st;
     st = write_out(w, rt_span_of(NULL, 0), &check, r->err);
+    if (!st && closes)
+        close_file(w);
     rt_mutex_unlock(&w->mu);
     return st;
 }
 
-enum rt_status kn_event_writer_close(struct rt_run *r, struct kn_event_writer *w) RT_NO_ANALYSIS
+enum rt_status kn_event_writer_flush(struct rt_run *r, struct kn_event_writer *w)
 {
-    const struct rt_check check = rt_run_as_check(r);
-    enum rt_status st = lock_open(r, w);
+    return write_held(r, w, false);
+}
 
-    if (st)
-        return st;
-    st = write_out(w, rt_span_of(NULL, 0), &check, r->err);
-    if (!st)
-        close_file(w);
-    rt_mutex_unlock(&w->mu);
-    return st;
+enum rt_status kn_event_writer_close(struct rt_run *r, struct kn_event_writer *w)
+{
+    return write_held(r, w, true);
 }
