@@ -1,5 +1,6 @@
 #include "kernels/linalg/lapack.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <string.h>
 
@@ -111,6 +112,95 @@ PRODUCT(s, float)
 PRODUCT(d, double)
 PRODUCT(c, float _Complex)
 PRODUCT(z, double _Complex)
+
+/* Computes a norm that is the largest of the norms of the columns, in blocks of columns: the
+ * largest absolute value ("M") or the largest sum of a column ("1", "O"). Decompositions begin with
+ * one of these norms, which reads the whole matrix. A NaN in any block is the result, as in LAPACK.
+ */
+enum { NORM_COST = 8, NORM_ELEMENTS = RT_WORK / NORM_COST };
+static int norm_columns(int n, int rows)
+{
+    const int columns = NORM_ELEMENTS / (rows + 1) + 1;
+    return columns < n ? columns : n;
+}
+#define LARGEST(most, v)                                                                           \
+    do {                                                                                           \
+        if ((v) > (most) || isnan(v))                                                              \
+            (most) = (v);                                                                          \
+    } while (0)
+#define GENERAL_NORM(p, T, R)                                                                      \
+    R __real_##p##lange_(const char *norm, const int *m, const int *n, const T *a, const int *lda, \
+                         R *work, size_t l);                                                       \
+    R __wrap_##p##lange_(const char *norm, const int *m, const int *n, const T *a, const int *lda, \
+                         R *work, size_t l);                                                       \
+    R __wrap_##p##lange_(const char *norm, const int *m, const int *n, const T *a, const int *lda, \
+                         R *work, size_t l)                                                        \
+    {                                                                                              \
+        R most = 0;                                                                                \
+        if (!strchr("Mm1Oo", *norm))                                                               \
+            return __real_##p##lange_(norm, m, n, a, lda, work, l);                                \
+        for (int j = 0, some; j < *n; j += some) {                                                 \
+            some = norm_columns(*n - j, *m);                                                       \
+            spend(INT64_C(1) * NORM_COST * some * *m);                                             \
+            const R v = __real_##p##lange_(norm, m, &some, a + (int64_t)j * *lda, lda, work, l);   \
+            LARGEST(most, v);                                                                      \
+        }                                                                                          \
+        return most;                                                                               \
+    }
+GENERAL_NORM(s, float, float)
+GENERAL_NORM(d, double, double)
+GENERAL_NORM(c, float _Complex, float)
+GENERAL_NORM(z, double _Complex, double)
+
+/* Does the same for the largest absolute value of a matrix of which only one triangle is stored.
+ * Each block of columns consists of a triangle on the diagonal, and a rectangle beside it. */
+#define SELF_ADJOINT_NORM(p, name, T, R)                                                           \
+    R __real_##name##_(const char *norm, const char *uplo, const int *n, const T *a,               \
+                       const int *lda, R *work, size_t ln, size_t lu);                             \
+    R __wrap_##name##_(const char *norm, const char *uplo, const int *n, const T *a,               \
+                       const int *lda, R *work, size_t ln, size_t lu);                             \
+    R __wrap_##name##_(const char *norm, const char *uplo, const int *n, const T *a,               \
+                       const int *lda, R *work, size_t ln, size_t lu)                              \
+    {                                                                                              \
+        const bool upper = *uplo == 'U' || *uplo == 'u';                                           \
+        R most = 0;                                                                                \
+        if (*norm != 'M' && *norm != 'm')                                                          \
+            return __real_##name##_(norm, uplo, n, a, lda, work, ln, lu);                          \
+        for (int j = 0, some; j < *n; j += some) {                                                 \
+            some = norm_columns(*n - j, *n);                                                       \
+            const int below = j + some, rows = upper ? j : *n - below;                             \
+            const T *column = a + (int64_t)j * *lda, *beside = column + (upper ? 0 : below);       \
+            spend(INT64_C(1) * NORM_COST * some * *n);                                             \
+            const R inner = __real_##name##_(norm, uplo, &some, column + j, lda, work, ln, lu);    \
+            const R outer = __real_##p##lange_(norm, &rows, &some, beside, lda, work, ln);         \
+            LARGEST(most, inner);                                                                  \
+            LARGEST(most, outer);                                                                  \
+        }                                                                                          \
+        return most;                                                                               \
+    }
+SELF_ADJOINT_NORM(s, slansy, float, float)
+SELF_ADJOINT_NORM(d, dlansy, double, double)
+SELF_ADJOINT_NORM(c, clanhe, float _Complex, float)
+SELF_ADJOINT_NORM(z, zlanhe, double _Complex, double)
+
+/* Balances a matrix without permuting it. LAPACK's search for a permutation reads up to n^2
+ * elements for each of up to n exchanges, and calls no function between two exchanges.
+ * TensorFlow's decompositions do not permute either. */
+#define BALANCE(p, T, R)                                                                           \
+    void __real_##p##gebal_(const char *job, const int *n, T *a, const int *lda, int *ilo,         \
+                            int *ihi, R *scale, int *info, size_t l);                              \
+    void __wrap_##p##gebal_(const char *job, const int *n, T *a, const int *lda, int *ilo,         \
+                            int *ihi, R *scale, int *info, size_t l);                              \
+    void __wrap_##p##gebal_(const char *job, const int *n, T *a, const int *lda, int *ilo,         \
+                            int *ihi, R *scale, int *info, size_t l)                               \
+    {                                                                                              \
+        const bool scales = strchr("BbSs", *job) != NULL;                                          \
+        __real_##p##gebal_(scales ? "S" : "N", n, a, lda, ilo, ihi, scale, info, l);               \
+    }
+BALANCE(s, float, float)
+BALANCE(d, double, double)
+BALANCE(c, float _Complex, float)
+BALANCE(z, double _Complex, double)
 
 /* The only function of gfortran's library that LAPACK needs. It joins two strings, which are padded
  * with blanks and not terminated. */
