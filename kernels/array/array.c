@@ -626,7 +626,7 @@ enum rt_status kn_zero_chunks(struct rt_run *r, void *dst, size_t bytes)
     for (size_t i = 0; i < bytes && !st; i += CHUNK) {
         const size_t some = bytes - i < CHUNK ? bytes - i : CHUNK;
         memset((char *)dst + i, 0, some);
-        st = rt_run_spend(r, &r->left, (int64_t)some / 4);
+        st = rt_run_spend(r, &r->left, (int64_t)some);
     }
     return st;
 }

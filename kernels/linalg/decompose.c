@@ -137,7 +137,7 @@ static size_t qr_layout(struct qr_job *j, const struct sizes *s, enum rt_dtype d
         for (int64_t i = 0; i < j->columns && !kn_ends(ask, 4 * n); i++)                           \
             for (int64_t k = 0; k < n; k++)                                                        \
                 r[i * n + k] = k >= i ? f[k * m + i] : 0;                                          \
-        for (int64_t i = 0; i < copied && !kn_ends(ask, m); i += m)                                \
+        for (int64_t i = 0; i < copied && !kn_ends(ask, 4 * m); i += m)                            \
             memcpy((T *)j->q + i, f + i, (size_t)m * sizeof(T));                                   \
         kn_lapack_call(ask, qr_make_##dt, j);                                                      \
         kn_turn_##dt(ask, j->q, j->columns, m, q, false);                                          \
@@ -290,7 +290,7 @@ static size_t svd_layout(struct svd_job *j, const struct sizes *s, const struct 
         j->u = vectors ? u : &none;                                                                \
         j->info = 0;                                                                               \
         const bool fine = kn_finite_##dt(ask, a, m * n);                                           \
-        for (int64_t i = 0; fine && i < m && !kn_ends(ask, n); i++)                                \
+        for (int64_t i = 0; fine && i < m && !kn_ends(ask, 4 * n); i++)                            \
             memcpy((T *)j->a + i * row, a + i * row, (size_t)n * sizeof(T));                       \
         if (fine)                                                                                  \
             kn_lapack_call(ask, svd_factor_##dt, j);                                               \

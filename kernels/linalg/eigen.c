@@ -116,7 +116,7 @@ static void step_complex(struct eig_job *j, bool wide)
                 v[0] = 1;                                                                          \
             return true;                                                                           \
         }                                                                                          \
-        for (int64_t i = 0; i < n && fine && !kn_ends(ask, n); i++) {                              \
+        for (int64_t i = 0; i < n && fine && !kn_ends(ask, 4 * n); i++) {                          \
             memset(copy + i * n, 0, (size_t)n * sizeof(T));                                        \
             memcpy(copy + i * n, a + i * n, (size_t)(i + 1) * sizeof(T));                          \
             fine = kn_finite_##dt(ask, copy + i * n, i + 1);                                       \

@@ -272,7 +272,7 @@ static int64_t part(struct kn_ask *q, int64_t from, int64_t to, int64_t work)
     }                                                                                              \
     static void adjoint_##dt(struct kn_ask *q, const T *a, T *out, int64_t n, bool turn)           \
     {                                                                                              \
-        for (int64_t i = 0, end; i < n && !kn_ends(q, LINE * n); i = end) {                        \
+        for (int64_t i = 0, end; i < n && !kn_ends(q, LINE * 4 * n); i = end) {                    \
             end = i + LINE < n ? i + LINE : n;                                                     \
             if (!turn)                                                                             \
                 memcpy(out + i * n, a + i * n, (size_t)((end - i) * n) * sizeof(T));               \
@@ -283,7 +283,7 @@ static int64_t part(struct kn_ask *q, int64_t from, int64_t to, int64_t work)
     }                                                                                              \
     static void identity_##dt(struct kn_ask *q, T *a, int64_t n)                                   \
     {                                                                                              \
-        for (int64_t i = 0; i < n && !kn_ends(q, n); i++)                                          \
+        for (int64_t i = 0; i < n && !kn_ends(q, 4 * n); i++)                                      \
             for (int64_t j = 0; j < n; j++)                                                        \
                 a[i * n + j] = i == j;                                                             \
     }

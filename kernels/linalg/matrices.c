@@ -4,6 +4,7 @@
 #include <complex.h>
 #include <math.h>
 
+#include "kernels/array/array.h"
 #include "kernels/linalg/linalg.h"
 
 enum rt_status kn_matrices(struct rt_infer *x)
@@ -71,14 +72,20 @@ int64_t kn_matrix_count(const struct rt_tensor *t)
 }
 
 enum {
-    LINE = 16, /* number of rows that are transposed together: a cache line of floats */
-    COST = 16, /* cost of writing an element, which may be the first one in its page of memory */
+    LINE = 16,       /* number of rows that are transposed together: a cache line of floats */
+    COST = 4,        /* cost of writing an element */
+    FRESH = 1 << 20, /* number of bytes from which on memory may be new to the process */
 };
 
 #define AS_IS(v) (v)
 #define TURN(dt, T, CONJ)                                                                          \
     void kn_turn_##dt(struct kn_ask *q, const T *a, int64_t m, int64_t n, T *out, bool conjugate)  \
     {                                                                                              \
+        const size_t bytes = (size_t)m * (size_t)n * sizeof(T);                                    \
+        /* The first rows are written to all pages. If the pages are new, the kernel clears them,  \
+         * which takes long and is therefore done in chunks. */                                    \
+        if (bytes >= FRESH && !q->ended && kn_zero_chunks(q->r, out, bytes))                       \
+            q->ended = true;                                                                       \
         for (int64_t i = 0; i < m && !kn_ends(q, COST * LINE * n); i += LINE) {                    \
             const int64_t end = i + LINE < m ? i + LINE : m;                                       \
             for (int64_t j = 0; j < n; j++)                                                        \

@@ -206,7 +206,7 @@ enum rt_status kn_to_float_rows(struct rt_run *r, enum rt_dtype from, const void
             const int64_t n = kn_min_i64(cols - j, CHUNK);
             kn_to_float(from, (const char *)src + (size_t)(i * stride + j) * size,
                         dst + i * cols + j, n);
-            if (r && rt_run_spend(r, &r->left, n + 8))
+            if (r && rt_run_spend(r, &r->left, 2 * n + 8))
                 return r->err->code;
         }
     return RT_OK;
