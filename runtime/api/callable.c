@@ -469,6 +469,15 @@ bool rt_callable_writes(const struct rt_callable *c)
     return yes;
 }
 
+bool rt_callable_draws(const struct rt_callable *c)
+{
+    struct rt_mutex *mu = (struct rt_mutex *)(uintptr_t)&c->mu;
+    rt_mutex_lock(mu);
+    const bool yes = c->box && c->box->plan->effects & 1u << RT_RANDOM;
+    rt_mutex_unlock(mu);
+    return yes;
+}
+
 static bool is_accelerated(const struct rt_plan *p)
 {
     for (int i = 0; i < p->n_nodes; i++) {

@@ -251,6 +251,7 @@ static enum rt_status judge_signatures(struct rt_model *m, struct rt_error *err)
             continue;
         if (s->same) {
             s->writes = s->same->writes;
+            s->draws = s->same->draws;
             s->rowwise = s->same->rowwise;
             s->why_not = s->same->why_not;
             continue;
@@ -259,6 +260,7 @@ static enum rt_status judge_signatures(struct rt_model *m, struct rt_error *err)
         if (st)
             return st;
         s->writes = rt_callable_writes(s->call);
+        s->draws = rt_callable_draws(s->call);
         struct rt_error why = {.arena = m->arena};
         struct rt_shape *shapes =
             rt_arena_array(m->arena, (size_t)s->def->n_inputs + 1, sizeof *shapes);

@@ -77,10 +77,11 @@ bool srv_scheduler_run_inline(struct srv_scheduler *s, struct srv_job *job)
     struct srv_bucket *b;
     bool may;
 
-    /* A job with a trace does not run inline, because a repeated run would add its nodes to the
-     * trace a second time. */
-    if (max_ns <= 0 || job->trace || io_loop->inline_ns >= INLINE_PER_TURN_NS ||
-        job->deadline_ns <= job->queued_ns)
+    /* An inline run may be repeated. Therefore a job with a trace does not run inline, because a
+     * repeated run would add its nodes to the trace a second time. Neither does a job that draws
+     * random numbers, because its generators would advance twice. */
+    if (max_ns <= 0 || job->trace || srv_queued_signature(job)->draws ||
+        io_loop->inline_ns >= INLINE_PER_TURN_NS || job->deadline_ns <= job->queued_ns)
         return false;
     describe(job);
     rt_mutex_lock(&s->mu);

@@ -38,6 +38,31 @@ class State(Case):
                             self.assertEqual(self.ask(server, "value"), value)
 
 
+class Draws(Case):
+    """Tests the generator of a node with a seed, which every run advances once, whichever thread the run is on."""
+
+    def draws(self, *flags):
+        """Returns the first numbers of each of a sequence of runs. Large outputs are not sent by the network's thread."""
+        numbers = []
+        with Server(f"--models={self.path('models')}", *flags) as server:
+            for n in [10] * 60 + [30000] + [10] * 3 + [30000] + [10] * 3:
+                status, body = server.post("/v1/models/draws:predict", {"inputs": {"n": [n]}})
+                self.assertEqual(status, 200, body)
+                numbers.append(json.loads(body)["outputs"][:3])
+        return numbers
+
+    def test_a_run_that_a_worker_repeats_draws_once(self):
+        def build(g):
+            g.placeholder("n", "int32")
+            node = g.node("u", "RandomUniform", "n", T="int32", dtype="float")
+            node.attr["seed"].i, node.attr["seed2"].i = 3, 4
+
+        small_models.write(self.path("models/draws/1"), {"serving_default": ({"n": ("n", "int32")}, {"u": ("u", "float")})}, build)
+        by_workers = self.draws("--inline_max_us=0")
+        self.assertEqual(self.draws(), by_workers)
+        self.assertEqual(self.draws("--enable_model_warmup=false"), by_workers)
+
+
 class Held(Case):
     """Tests requests that wait for state while another request holds its lock for as long as its deadline allows."""
 
