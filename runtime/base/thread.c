@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -165,6 +166,14 @@ void rt_thread_lower(int id)
         setpriority(PRIO_PROCESS, (id_t)id, LOW_PRIORITY);
 }
 
+void rt_thread_make_idle(int id)
+{
+    const struct sched_param none = {0};
+
+    if (!atomic_load(&raised))
+        sched_setscheduler(id, SCHED_IDLE, &none);
+}
+
 bool rt_thread_is_blocked(int id)
 {
     char path[64], text[256], *name_end;
@@ -183,11 +192,14 @@ bool rt_thread_is_blocked(int id)
 void rt_threads_raise(void)
 {
     const int normal = getpriority(PRIO_PROCESS, (id_t)getpid());
+    const struct sched_param none = {0};
     DIR *threads = opendir("/proc/self/task");
 
     atomic_store(&raised, true);
     for (struct dirent *e; threads && (e = readdir(threads));) {
         const id_t id = (id_t)strtol(e->d_name, NULL, 10);
+        if (id && sched_getscheduler((pid_t)id) == SCHED_IDLE)
+            sched_setscheduler((pid_t)id, SCHED_OTHER, &none);
         if (id && getpriority(PRIO_PROCESS, id) > normal)
             setpriority(PRIO_PROCESS, id, normal);
     }

@@ -66,11 +66,15 @@ int rt_thread_start(pthread_t *out, const char *name, void *(*fn)(void *), void 
 /* Lowers the priority of the calling thread to nice 10. Called by background threads, such as those
  * that load or compile. */
 void rt_thread_low_priority(void);
-/* Returns the id of the calling thread for rt_thread_lower and rt_thread_is_blocked. */
+/* Returns the id of the calling thread for the functions below. */
 int rt_thread_id(void);
 /* Lowers the priority of another thread of the process to nice 10. Only a privileged process can
  * raise the priority again. */
 void rt_thread_lower(int id);
+/* Gives another thread of the process only the time that no other thread wants (SCHED_IDLE). Used
+ * for work of which there may be hundreds of threads, which would take most of the time even if
+ * each were lowered. */
+void rt_thread_make_idle(int id);
 /* Returns whether another thread of the process waits for something other than a processor. Returns
  * false if the kernel does not tell. */
 bool rt_thread_is_blocked(int id);

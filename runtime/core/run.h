@@ -119,11 +119,14 @@ struct rt_cond;
 struct rt_make;
 struct rt_mutex;
 enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex *mu);
-/* Called before the first wait of a run, on the run's thread, with no lock held. The caller of the
- * run then no longer counts a core for this run. If the hook fails, the run ends. */
 struct rt_wait_hook {
+    /* Called before the first wait of a run, on the run's thread, with no lock held. The caller of
+     * the run then no longer counts a core for this run. If the hook fails, the run ends. */
     enum rt_status (*begin)(void *arg, struct rt_error *err);
     void *arg;
+    /* If not NULL, the run sets this to the time (rt_now_ns) since which it computes, after each
+     * wait, and to 0 while it waits. */
+    _Atomic int64_t *computes_since_ns;
 };
 /*
  * Sets *out to a new reference to a resource of the session. The node's attributes give its key

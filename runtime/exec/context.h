@@ -41,6 +41,7 @@ struct rt_run_shared {
     struct rt_aliases aliases;
     struct rt_trace *trace;             /* trace that the run records, or NULL if it records none */
     const struct rt_wait_hook *on_wait; /* called before the run's first wait, then set to NULL */
+    _Atomic int64_t *computes_since_ns; /* as in the hook, or NULL before it was called */
     int accelerator;                    /* index of the session's accelerator that the run uses */
     struct rt_run_end *ends;            /* set by rt_run_at_end */
 };

@@ -202,8 +202,15 @@ static enum rt_status begin_waiting(struct rt_run *r, struct rt_mutex *mu) RT_NO
     s->on_wait = NULL;
     rt_mutex_unlock(mu);
     const enum rt_status st = hook->begin(hook->arg, r->err);
+    s->computes_since_ns = st ? NULL : hook->computes_since_ns;
     rt_mutex_lock(mu);
     return st;
+}
+
+static void note_computing(const struct rt_run_shared *s, int64_t since_ns)
+{
+    if (s->computes_since_ns)
+        atomic_store_explicit(s->computes_since_ns, since_ns, memory_order_relaxed);
 }
 
 enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex *mu) RT_NO_ANALYSIS
@@ -223,7 +230,9 @@ enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex 
         return st;
     struct rt_parallel *cores = s->alone ? NULL : s->session->options.parallel;
     rt_parallel_leave(cores);
+    note_computing(s, 0);
     rt_cond_wait_until(c, mu, end < now + POLL_NS ? end : now + POLL_NS);
+    note_computing(s, rt_now_ns());
     rt_parallel_enter(cores);
     return RT_OK;
 }

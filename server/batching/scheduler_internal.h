@@ -81,6 +81,12 @@ struct srv_run {
      * `arena`. */
     bool waits;
     struct rt_arena *arena;
+    /* Of a run that has waited, guarded by the scheduler's mu: its place in the list of these runs,
+     * its thread, and whether the thread's priority was lowered. */
+    struct srv_run *next, **link;
+    int thread_id;
+    bool is_lowered;
+    _Atomic int64_t computes_since_ns; /* as in rt_wait_hook */
 };
 
 struct srv_scheduler {
@@ -103,10 +109,11 @@ struct srv_scheduler {
     int64_t long_run_ns; /* a run of this duration counts as long, because it may never end */
     /* a spare worker takes a small batch if no worker has taken any batch for this time */
     int64_t spare_after_ns;
-    int n_busy;       /* number of busy workers of group 0, excluding spare workers */
-    int n_waiting;    /* number of unfinished runs that have waited */
-    int n_threads;    /* number of threads of workers and of runs that have waited */
-    int64_t spare_ns; /* time at which the leader will wake, or 0 if no leader sleeps */
+    int n_busy;             /* number of busy workers of group 0, excluding spare workers */
+    int n_waiting;          /* number of unfinished runs that have waited */
+    struct srv_run *waited; /* these runs */
+    int n_threads;          /* number of threads of workers and of runs that have waited */
+    int64_t spare_ns;       /* time at which the leader will wake, or 0 if no leader sleeps */
     bool has_leader;
     int n_spares, n_idle_spares;
     struct srv_worker *spares;
@@ -188,6 +195,12 @@ void srv_scheduler_end_batch(struct srv_scheduler *s, const struct srv_core_batc
 
 /* The hook function of runs (rt_wait_hook). `run` is a struct srv_run. */
 enum rt_status srv_scheduler_begin_waiting(void *run, struct rt_error *err);
+/* Ends a run that has waited, and its thread. */
+void srv_scheduler_end_waited(struct srv_scheduler *s, struct srv_run *run);
+/* Lowers the priority of runs that compute after they have waited, because no worker counts them:
+ * of all that do so for a long time, and of the others if there are more than workers. Returns the
+ * time of the next call, or RT_NEVER if no run has waited. */
+int64_t srv_scheduler_lower_waited(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu);
 /* Starts a new thread for the worker `w`, and counts it in n_threads. */
 bool srv_scheduler_start_thread(struct srv_scheduler *s, struct srv_worker *w) RT_REQUIRES(s->mu);
 /* Sets the worker's current batch. NULL means that the worker runs no batch. */

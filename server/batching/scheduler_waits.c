@@ -4,6 +4,9 @@
  * then becomes the worker. The thread of the run keeps the run's memory. After waiting, this thread
  * finishes the run, completes the jobs and ends. Waiting runs thus occupy no worker.
  * --max_waiting_runs limits their number, because each occupies a thread.
+ *
+ * Many runs may stop waiting at the same time, and some may then compute without end. So that they
+ * do not take the cores from the workers, the timer lowers their priority.
  */
 #include "runtime/base/clock.h"
 #include "server/batching/scheduler_internal.h"
@@ -48,7 +51,44 @@ static enum rt_status replace_worker(struct srv_scheduler *s, struct srv_run *ru
     s->n_idle_spares += w->is_spare;
     s->n_waiting++;
     run->waits = true;
+    run->thread_id = rt_thread_id();
+    run->next = s->waited;
+    run->link = &s->waited;
+    if (run->next)
+        run->next->link = &run->next;
+    else
+        rt_cond_signal(&s->time);
+    s->waited = run;
     return RT_OK;
+}
+
+void srv_scheduler_end_waited(struct srv_scheduler *s, struct srv_run *run)
+{
+    rt_mutex_lock(&s->mu);
+    *run->link = run->next;
+    if (run->next)
+        run->next->link = run->link;
+    s->n_waiting--;
+    srv_scheduler_end_thread(s);
+    rt_mutex_unlock(&s->mu);
+}
+
+int64_t srv_scheduler_lower_waited(struct srv_scheduler *s, int64_t now)
+{
+    /* A run whose wait has timed out computes for some microseconds before it waits again. */
+    enum { LOOK_NS = 20000000, SHORT_NS = 5000000 };
+    int n = 0;
+
+    for (struct srv_run *run = s->waited; run; run = run->next) {
+        const int64_t since = atomic_load_explicit(&run->computes_since_ns, memory_order_relaxed);
+        if (run->is_lowered || !since || now - since < SHORT_NS)
+            continue;
+        if (now - since < s->long_run_ns && ++n <= s->group[0].n_workers)
+            continue;
+        rt_thread_make_idle(run->thread_id);
+        run->is_lowered = true;
+    }
+    return s->waited ? now + LOOK_NS : RT_NEVER;
 }
 
 enum rt_status srv_scheduler_begin_waiting(void *arg, struct rt_error *err)

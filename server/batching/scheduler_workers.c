@@ -278,7 +278,9 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
 {
     struct srv_job *dropped = NULL;
     struct srv_run run = {.s = s, .worker = w, .group = w ? w->group : 0, .batch = batch};
-    const struct rt_wait_hook on_wait = {.begin = srv_scheduler_begin_waiting, .arg = &run};
+    const struct rt_wait_hook on_wait = {.begin = srv_scheduler_begin_waiting,
+                                         .arg = &run,
+                                         .computes_since_ns = &run.computes_since_ns};
     struct srv_batch g = {.arena = w ? w->arena : NULL,
                           .pool = s->pool,
                           .input_limit = (size_t)s->server->options.run_memory_limit_bytes,
@@ -324,10 +326,7 @@ enum srv_run_end srv_scheduler_run_batch(struct srv_scheduler *s, struct srv_wor
         *end = dropped;
         complete_all(s, g.first, finish);
         rt_arena_free(run.arena);
-        rt_mutex_lock(&s->mu);
-        s->n_waiting--;
-        srv_scheduler_end_thread(s);
-        rt_mutex_unlock(&s->mu);
+        srv_scheduler_end_waited(s, &run);
         return SRV_RUN_WAITED;
     }
     rt_mutex_lock(&s->mu);
@@ -460,6 +459,9 @@ void *srv_timer_main(void *arg)
             s->timer_ns = now + 1000000;
         if (srv_scheduler_lacks_spare(s) && s->timer_ns > start_ns)
             s->timer_ns = start_ns;
+        const int64_t look_ns = srv_scheduler_lower_waited(s, now);
+        if (look_ns < s->timer_ns)
+            s->timer_ns = look_ns;
         rt_cond_wait_until(&s->time, &s->mu, s->timer_ns);
     }
     rt_mutex_unlock(&s->mu);

@@ -120,7 +120,7 @@ enum rt_status srv_replay_perform(const struct srv_replay_target *t, struct srv_
     enum rt_status st;
     size_t own = 0;
     struct srv_replay_held held = {.at = NULL};
-    const struct rt_wait_hook on_wait = {begin_waiting, &held};
+    const struct rt_wait_hook on_wait = {.begin = begin_waiting, .arg = &held};
     struct rt_run_options run = t->run;
 
     run.on_wait = &on_wait;

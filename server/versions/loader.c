@@ -649,7 +649,7 @@ struct srv_loader *srv_loader_new(struct srv_server *server, const struct srv_mo
 void srv_loader_submit(struct srv_loader *l, struct srv_load *load)
 {
     load->loader = l;
-    load->on_wait = (struct rt_wait_hook){begin_waiting, load};
+    load->on_wait = (struct rt_wait_hook){.begin = begin_waiting, .arg = load};
     rt_mutex_lock(&l->mu);
     srv_load_queue_add(&l->queue, &load->queued);
     start_threads_locked(l);

@@ -306,7 +306,7 @@ def write_counting(folder):
 
 def write_queue(folder, capacity, ref=False):
     """Writes a model with a FIFO queue of floats. `put` enqueues x, and `put_many` enqueues each element of x. `take`
-    dequeues one float, and `take_many` dequeues x floats. `size` returns the number of floats, and
+    dequeues one float, `take_many` dequeues x floats, and `spin` dequeues one float and counts up to it. `size` returns the number of floats, and
     `close` closes the queue. The handle is a resource, or a TensorFlow 1 ref if `ref` is true."""
     end = "" if ref else "V2"
 
@@ -332,8 +332,11 @@ def write_queue(folder, capacity, ref=False):
         queue_op(g, "take_many", "QueueDequeueMany", "n", component_types="float")
         queue_op(g, "count", "QueueSize", "^taken")
         g.node("size", "Cast", "count", SrcT="int32", DstT="float")
+        queue_op(g, "first", "QueueDequeue", "^taken", component_types="float")
+        g.node("most", "Cast", "first", SrcT="float", DstT="int64")
+        g.node("spin", "Identity", count(g, "most", "loop_"), T="float")
     write(folder, {name: ({"x": ("x", "float")}, {"y": (name, "float")})
-                   for name in ("put", "put_many", "take", "take_many", "size", "close")}, build)
+                   for name in ("put", "put_many", "take", "take_many", "spin", "size", "close")}, build)
 
 
 def write_map_stage(folder):

@@ -1,6 +1,7 @@
 """Tests queues that several clients feed and drain, over REST and gRPC. Runs that wait for each other occupy no
 worker."""
 import json
+import os
 import threading
 
 import small_models
@@ -46,6 +47,29 @@ class Queues(GrpcCase):
             self.assertEqual((code, out), (1, ""))
             self.assertRegex(err, r"^slipway predict: \w+: [^\\\n]* is closed and has insufficient elements"
                                   r"[^\\\n]*\) \[\[{{node take}}\]\]\n$")
+
+    def test_runs_that_compute_after_a_wait_leave_the_cores_to_others(self):
+        """Many runs wait for a number each, and then count to it without end. One of them for each worker keeps its
+        priority for a while, and all lose it then."""
+        server, n = self.serve_queue("--num_workers=2", capacity=100), 20
+        client = self.client(server)
+
+        def idle():
+            tasks = os.listdir(f"/proc/{server.process.pid}/task")
+            return sum(os.sched_getscheduler(int(task)) == os.SCHED_IDLE for task in tasks)
+
+        spins = [self.begin(client, "spin") for _ in range(n)]
+        wait_for(lambda: server.metric("slipway_jobs") == n, "all runs")
+        self.assertEqual(idle(), 0)
+        for _ in range(n):
+            self.call(client, "put", 1e18)
+        wait_for(lambda: idle() == n, "the lowest priority")
+        self.assertFalse(any(s.done() for s in spins))
+        self.assertEqual(client.predict(), [3.0])
+        for s in spins:
+            s.cancel()
+        wait_for(lambda: server.metric("slipway_jobs") == 0, "the end of the runs")
+        self.assertEqual(idle(), 0)
 
     def test_several_clients_feed_and_drain_a_queue(self):
         for ref in (False, True):

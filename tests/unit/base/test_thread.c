@@ -1,6 +1,7 @@
 /* Tests the priority of threads, and locks that are waited for with a check. */
 #include "runtime/base/thread.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -36,8 +37,13 @@ static void all_threads_are_raised_and_none_is_lowered_any_more(void **state)
     assert_int_equal(getpriority(PRIO_PROCESS, low), LOWEST);
     const bool may_raise = setpriority(PRIO_PROCESS, low, normal) == 0;
     setpriority(PRIO_PROCESS, low, LOWEST);
+    rt_thread_make_idle((int)low);
+    assert_int_equal(sched_getscheduler((pid_t)low), SCHED_IDLE);
     rt_threads_raise();
+    assert_int_equal(sched_getscheduler((pid_t)low), may_raise ? SCHED_OTHER : SCHED_IDLE);
     assert_int_equal(getpriority(PRIO_PROCESS, low), may_raise ? normal : LOWEST);
+    rt_thread_make_idle(rt_thread_id());
+    assert_int_equal(sched_getscheduler(0), SCHED_OTHER);
     rt_thread_low_priority();
     assert_int_equal(getpriority(PRIO_PROCESS, (id_t)getpid()), normal);
     atomic_store(&ends, true);
