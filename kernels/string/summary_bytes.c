@@ -31,12 +31,7 @@ void kn_put_length(struct rt_bytes *b, char tag, size_t n)
 enum rt_status kn_put_bytes(struct rt_run *r, struct rt_bytes *b, char tag, const void *p, size_t n)
 {
     kn_put_length(b, tag, n);
-    if (!rt_bytes_reserve(b, n))
-        return kn_text_failed(b);
-    const enum rt_status st = kn_copy_text(r, &r->left, b->p + b->n, p, n);
-    b->n += n;
-    b->p[b->n] = '\0';
-    return st;
+    return kn_text_add(r, &r->left, b, p, n);
 }
 
 size_t kn_field_size(size_t n)

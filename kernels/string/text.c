@@ -32,6 +32,17 @@ void kn_text_end(struct rt_bytes *b)
     rt_bytes_clear(b);
 }
 
+enum rt_status kn_text_add(struct rt_run *r, int64_t *left, struct rt_bytes *b, const void *p,
+                           size_t n)
+{
+    if (!rt_bytes_reserve(b, n))
+        return kn_text_failed(b);
+    const enum rt_status st = kn_copy_text(r, left, b->p + b->n, p, n);
+    b->n += n;
+    b->p[b->n] = '\0';
+    return st;
+}
+
 enum rt_status kn_set_text(struct rt_run *r, int64_t *left, struct rt_str *s, const char *p,
                            size_t n)
 {

@@ -38,6 +38,10 @@ const char *kn_find_text(struct rt_run *r, int64_t *left, const char *p, const c
 void kn_text_begin(struct rt_bytes *b, struct rt_run *r);
 enum rt_status kn_text_failed(const struct rt_bytes *b);
 void kn_text_end(struct rt_bytes *b);
+/* Appends n bytes to such a buffer. Checks the deadline while a long string is copied, and counts
+ * the bytes in *left. */
+enum rt_status kn_text_add(struct rt_run *r, int64_t *left, struct rt_bytes *b, const void *p,
+                           size_t n);
 
 /* Iterates over the elements of `out` in order, with the corresponding elements of the broadcast
  * inputs a and b. The rank of an input is at most the rank of `out`, and each dimension of an input

@@ -147,6 +147,28 @@ enum rt_status kn_token_strings(struct rt_run *r, int64_t *n)
     return RT_OK;
 }
 
+enum rt_status kn_token_row(struct rt_run *r, int64_t i, int64_t *begin, int64_t *end)
+{
+    const int64_t *splits = (const int64_t *)r->in[1].data + i;
+    const int64_t n = rt_tensor_count(&r->in[0]);
+
+    if (splits[0] < 0 || splits[1] < splits[0] || splits[1] > n)
+        return rt_fail(
+            r->err, RT_INVALID_ARGUMENT, "%s: a row from %lld to %lld, but there are %lld values",
+            r->node->schema->name, (long long)splits[0], (long long)splits[1], (long long)n);
+    *begin = splits[0];
+    *end = splits[1];
+    return RT_OK;
+}
+
+enum rt_status kn_fail_no_texts(struct rt_run *r)
+{
+    return rt_fail(r->err, RT_FAILED_PRECONDITION,
+                   "Detokenize function is only enabled when support_detokenization is true in the "
+                   "config flatbuffer. Please rebuild the model flatbuffer by setting "
+                   "support_detokenization=true.");
+}
+
 enum rt_status kn_infer_joined(struct rt_infer *x)
 {
     const struct rt_shape *splits = &x->in[2].shape;

@@ -48,6 +48,12 @@ enum rt_status kn_tokens_emit(struct kn_tokens *t, const struct kn_token_outputs
  * read beyond such a tensor. */
 enum rt_status kn_token_strings(struct rt_run *r, int64_t *n);
 
+/* Sets *begin and *end to the range of row i in the values of input 0, whose row splits are int64
+ * and input 1. Refuses a row that does not lie within the values. */
+enum rt_status kn_token_row(struct rt_run *r, int64_t i, int64_t *begin, int64_t *end);
+/* Fails because a model has no texts for ids. */
+enum rt_status kn_fail_no_texts(struct rt_run *r);
+
 /* Infers the output of ops that join the tokens of each row to a string: input 2 has the row
  * splits, and the output is a vector with a string for each row. */
 enum rt_status kn_infer_joined(struct rt_infer *x);

@@ -1,39 +1,54 @@
-/*
- * WhitespaceTokenizeWithOffsetsV2 of TensorFlow Text. The second input is a bitmap: bit c % 8 of
- * byte c / 8 is set if character c is white space.
- */
+/* WhitespaceTokenizeWithOffsetsV2 of TensorFlow Text. The second input is the bitmap of white
+ * space. */
+#include "kernels/text/whitespace.h"
+
 #include "kernels/entry.h"
 #include "kernels/string/unicode.h"
 #include "kernels/text/tokens.h"
+
+enum { MAX_READ = 1 << 16 }; /* bytes that one call of kn_words_next reads */
 
 static bool is_space(struct rt_span map, int32_t c)
 {
     return c >= 0 && (size_t)c / 8 < map.n && (map.p[c / 8] >> (c % 8) & 1);
 }
 
-/* Splits a string. As in TensorFlow Text, a token that white space ends reaches up to the last byte
- * of that white space, so it contains the first bytes of a character that is longer than a byte. */
+bool kn_words_next(struct kn_words *w, struct rt_span *out)
+{
+    const unsigned char *const end = w->end;
+    const unsigned char *const stop = end - w->p > MAX_READ ? w->p + MAX_READ : end;
+
+    for (const unsigned char *p = w->p, *next; p < stop; p = next) {
+        const bool space = is_space(w->spaces, kn_decode_utf8(p, end, &next));
+        w->p = next;
+        if (!space && !w->word)
+            w->word = p;
+        if (!w->word || (!space && next < end))
+            continue;
+        *out = rt_span_of(w->word, (size_t)((space ? next - 1 : end) - w->word));
+        w->word = NULL;
+        return true;
+    }
+    return false;
+}
+
 static bool split(struct kn_tokens *t, struct rt_span map, const struct rt_str *s)
 {
-    const unsigned char *begin = (const unsigned char *)rt_str_data(s), *end = begin + s->n;
-    const unsigned char *token = NULL, *next;
+    const unsigned char *begin = (const unsigned char *)rt_str_data(s), *from;
+    struct kn_words words = {.spaces = map, .p = begin, .end = begin + s->n};
+    struct rt_span word;
 
-    for (const unsigned char *p = begin; p < end; p = next) {
-        const bool space = is_space(map, kn_decode_utf8(p, end, &next));
-        if (rt_run_spend(t->r, &t->left, 4))
+    while ((from = words.p) < words.end) {
+        const bool found = kn_words_next(&words, &word);
+        if (rt_run_spend(t->r, &t->left, 4 * (words.p - from)))
             return false;
-        if (!space && !token)
-            token = p;
-        if (!token || (!space && next < end))
+        if (!found)
             continue;
-        const unsigned char *to = space ? next - 1 : end;
-        const struct kn_token k = {.p = (const char *)token,
-                                   .n = (size_t)(to - token),
-                                   .begin = token - begin,
-                                   .end = to - begin};
+        const int64_t at = word.p - begin;
+        const struct kn_token k = {
+            .p = (const char *)word.p, .n = word.n, .begin = at, .end = at + (int64_t)word.n};
         if (!kn_tokens_add(t, &k))
             return false;
-        token = NULL;
     }
     return kn_tokens_next(t);
 }

@@ -41,18 +41,14 @@ static enum rt_status add(struct detokenizer *d, int32_t id, bool is_first)
 /* Joins the pieces of row i. */
 static enum rt_status join(struct detokenizer *d, int64_t i)
 {
-    const int64_t *splits = (const int64_t *)d->r->in[1].data + i;
-    const int64_t n = rt_tensor_count(&d->r->in[0]);
-    enum rt_status st = RT_OK;
+    int64_t begin = 0, end = 0;
+    enum rt_status st = kn_token_row(d->r, i, &begin, &end);
 
-    if (splits[0] < 0 || splits[1] < splits[0] || splits[1] > n)
-        return rt_fail(d->r->err, RT_INVALID_ARGUMENT,
-                       "%s: a row from %lld to %lld, but there are %lld values",
-                       d->r->node->schema->name, (long long)splits[0], (long long)splits[1],
-                       (long long)n);
+    if (st)
+        return st;
     d->text.n = 0;
-    for (int64_t k = splits[0]; k < splits[1] && !st; k++)
-        st = add(d, ((const int32_t *)d->r->in[0].data)[k], k == splits[0]);
+    for (int64_t k = begin; k < end && !st; k++)
+        st = add(d, ((const int32_t *)d->r->in[0].data)[k], k == begin);
     if (st)
         return st;
     st = kn_set_text(d->r, &d->left, (struct rt_str *)d->r->out[0].data + i, d->text.p, d->text.n);
@@ -70,10 +66,7 @@ static enum rt_status run(struct rt_run *r)
     if (why)
         return fail(&d, why);
     if (!d.model.has_pieces)
-        return rt_fail(r->err, RT_FAILED_PRECONDITION,
-                       "Detokenize function is only enabled when support_detokenization is true in "
-                       "the config flatbuffer. Please rebuild the model flatbuffer by setting "
-                       "support_detokenization=true.");
+        return kn_fail_no_texts(r);
     enum rt_status st = kn_out(r, 0, 1, &n) ? RT_OK : r->err->code;
     kn_text_begin(&d.text, r);
     for (int64_t i = 0; i < n && !st; i++)
