@@ -101,6 +101,7 @@ NARROW_DIMENSIONS = re.compile(r"\w*Pool\w*|CombinedNonMaxSuppression|CropAndRes
 # it does not own.
 LOOSE = {"Empty": "is not initialised", "StochasticCastToInt": "rounds at random", "RandomUniform": "is random",
          "RandomUniformInt": "is random", "RandomStandardNormal": "is random",
+         "PhraseTokenize": "draws phrases if its model has a probability",
          "SentencepieceTokenizeOp": "samples if nbest_size is mutated",
          "SentencepieceTokenizeWithOffsetsOp": "samples if nbest_size is mutated",
          "ExtractGlimpse": "contains noise", "ExtractGlimpseV2": "contains noise",

@@ -4,7 +4,7 @@ checkpoints. Each case is one graph, and fuzz.py mutates it like the recorded ca
 import base64
 
 from case_builder import f32, i32, i64, one_node, s, scalar, several_nodes, t
-from text_models import FAST_PIECES, FAST_SENTENCEPIECE, LOOP, NORMALIZER, PIECES, SENTENCEPIECE, WORDPIECE
+from text_models import FAST_PIECES, FAST_SENTENCEPIECE, LOOP, NORMALIZER, PHRASES, PIECES, SENTENCEPIECE, WORDPIECE
 
 CASES = []
 NAMES = {"element_dtype": "float32", "shape_type": "int32"}
@@ -454,6 +454,9 @@ for model in SENTENCEPIECE:
 CASES += one_node("TFText>FastSentencepieceTokenize", t("uint8", [len(FAST_SENTENCEPIECE)], FAST_SENTENCEPIECE), s("aa b", "", "\xff"),
                   scalar("int32", 0), scalar("float32", 0), *OPTIONS, out_type="int32", Tsplits="int32")
 CASES += one_node("TFText>FastSentencepieceDetokenize", t("uint8", [len(FAST_PIECES)], FAST_PIECES), i32(0, 1, 2), i64(0, 1, 3))
+for model in PHRASES:
+    CASES += one_node("PhraseTokenize", s("a", "a  a x", "", "a. \xff"), t("uint8", [len(model)], model))
+    CASES += one_node("TFText>PhraseDetokenize", i32(0, 2, 1, 2, 2), i64(0, 3, 3, 5), t("uint8", [len(model)], model))
 CASES += one_node("TFText>NgramsStringJoin", t("string", [2, 2], ["a", "b", "c", ""]), [], width=2, axis=-1, string_separator="-",
                   Tsplits="int64")
 

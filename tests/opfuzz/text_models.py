@@ -121,3 +121,27 @@ FAST_SENTENCEPIECE = flat([ABSENT, 1, 1, 0, PENALTY, ABSENT, [trie(1)], (2, stru
 CYCLE = [0] * ord("a") + [ord("a") << 10 | ord("a")]
 FAST_CYCLE = flat([ABSENT, 1, 1, 0, PENALTY, ABSENT, [trie(1)], (2, struct.pack("<2f", 0, -1)), 0, 0, 0, [units(*CYCLE)], (2, b"a\0")])
 FAST_PIECES = flat([ABSENT, ABSENT, texts(b"?", b" a", b"b"), ABSENT, ABSENT, 1])
+
+
+def trie_of(*nodes):
+    """Returns a trie of nodes (index, offset, label, whether it has a value) and, as (index, value), of the values."""
+    all_units = [0] * (1 + max(n[0] for n in nodes))
+    for index, *node in nodes:
+        all_units[index] = node[0] << 10 | node[2] << 8 | ord(node[1]) if len(node) > 1 else 1 << 31 | node[0]
+    return units(*all_units)
+
+
+SPACES = 5, b"\0\x3e\0\0\1"
+# The vocabulary is "a" (id 0), "?" (id 1) and "a a" (id 2).
+PHRASE_TRIE = trie_of((0, ord("a") ^ 1, "\0", 0), (1, 1 ^ 34, "a", 1), (34, 0), (2, 2 ^ 4, " ", 0),
+                      (4 ^ ord("a"), 4 ^ ord("a") ^ 5, "a", 1), (5, 2))
+PHRASES = [flat([percent, (1, b"?"), 1, 1, texts(b"a", b"?", b"a a"), [PHRASE_TRIE], SPACES, splits])
+           for percent, splits in ((0, 0), (0, 1), (50, 1))]
+
+
+def long_phrases():
+    """Returns models that read a text of "q" and spaces to its end from each word on: all of the text is one phrase, or no
+    phrase ends."""
+    for has_value in (1, 0):
+        loop = trie_of((113, 113, "q", has_value), (32, 32, " ", 0))
+        yield flat([ABSENT, (1, b"?"), 1, 1, texts(b"q", b"?"), [loop], SPACES, 1])

@@ -26,7 +26,7 @@ import sys
 import bounds
 import ours
 from case import NUMBERS, STRING, Case, Node, Tensor, count, tensor
-from text_models import FAST_CYCLE, LOOP, long_sentencepieces
+from text_models import FAST_CYCLE, LOOP, long_phrases, long_sentencepieces
 
 # Each string has 8 MB. An op takes a second or more to read 4,000 strings, but only a few milliseconds to read one string.
 TEXT_BYTES = 8 << 20
@@ -254,6 +254,15 @@ def long_word():
     return Case("FastWordpieceTokenizeWithOffsets", nodes, {"x_text_piece": piece(b"q")}, [["op"]])
 
 
+def long_phrase_texts():
+    """Yields cases of PhraseTokenize on 64 MB of text that its models read as one phrase, or from each word on to the end."""
+    for data in long_phrases():
+        for unit in (b"q ", b"q", b"q  \t"):
+            nodes = [*filled("x", [1], "x_text", JOINED), constant("model", tensor("uint8", [len(data)], data)),
+                     Node("op", "PhraseTokenize", ["x", "model"], {})]
+            yield Case("PhraseTokenize", nodes, {"x_text_piece": piece(unit)}, [["op"]])
+
+
 def long_segments():
     """Returns cases whose text is one segment of 64 MB, which consists of marks in an order that must change."""
     nfd = {"normalization_form": ["s", b"NFD"]}
@@ -340,7 +349,7 @@ def other_cases():
     scatters += [many_indices("ScatterNdAdd", True, "float32"), many_indices("ResourceScatterNdUpdate", True, "float32")]
     inputs = [many_inputs(op, t) for op in ("AddN", "AccumulateNV2") for t in ("float32", "half")]
     return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template(), long_number(), long_word(),
-            *long_segments(), *long_pieces(), many_variants()]
+            *long_phrase_texts(), *long_segments(), *long_pieces(), many_variants()]
 
 
 def main():
