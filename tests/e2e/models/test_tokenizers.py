@@ -72,7 +72,7 @@ class Tokenizers(GrpcCase):
         outputs = client.prediction.Predict(request, timeout=WAIT).outputs
         self.assertEqual({key: from_proto(value) for key, value in outputs.items()}, wanted, call)
 
-    def ask(self, server, client, seed, runs, names=("bert_ids", "fast_ids", "words", "sentence", "normalize")):
+    def ask(self, server, client, seed, runs, names=("bert_ids", "fast_ids", "words", "sentence", "phrases", "normalize")):
         """Sends requests of the named signatures in random order, by REST and by gRPC, each once or twice."""
         draw = random.Random(seed)
         calls = [call for call in self.calls if call[0] in names]

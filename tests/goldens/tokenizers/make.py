@@ -31,6 +31,8 @@ PIECES = [("<unk>", 0, sentencepiece.UNKNOWN), ("<s>", 0, sentencepiece.CONTROL)
               ["▁the", "▁", "▁The", "▁quick", "ly", "qu", "ick", "▁fox", "es", "▁over", "over", "▁dog", "s", "▁don", "'", "t", "日本", "日",
                "語", "Ω", "μ", "é", "fi", "x", "xx", "xxxx", "xxxxxxxx", "a", "e", "o", "r", "d", "g", "l", "z", "y", ".", ",", "!"]))]
 NORMALIZER = [(2, sentencepiece.charsmap({"\ufb01": "fi", "\xa0": " ", "e\u0301": "é", "\xad": ""}))]
+PHRASES = ["The", "quick", "The quick", "The quick brown foxes jumped", "jumped over", "over a", "a", "lazy dog", "dog .", ".", ",", "!",
+           "[UNK]", "foxes", "naïve CAFÉ", "日本語", "日本語 日本語", "##s"]
 TEXTS = tf.TensorSpec([None], tf.string, "text")
 WIDTH = 24
 
@@ -42,6 +44,7 @@ class Tokenizers(tf.Module):
         self.fast = text.FastBertTokenizer(VOCABULARY, suffix_indicator="##", lower_case_nfd_strip_accents=True)
         self.white = text.WhitespaceTokenizer()
         self.pieces = text.SentencepieceTokenizer(sentencepiece.model(PIECES, normalizer=NORMALIZER), add_eos=True)
+        self.phrases_model = text.PhraseTokenizer(PHRASES, tf.int64, "[UNK]", split_end_punctuation=True)
 
     @tf.function(input_signature=[TEXTS])
     def bert_ids(self, texts):
@@ -67,6 +70,11 @@ class Tokenizers(tf.Module):
                 "joined_bytes": self.pieces.detokenize(ids)}
 
     @tf.function(input_signature=[TEXTS])
+    def phrases(self, texts):
+        ids = self.phrases_model.tokenize(texts)
+        return {"ids": ids.values, "row_splits": ids.row_splits, "joined_bytes": self.phrases_model.detokenize(ids)}
+
+    @tf.function(input_signature=[TEXTS])
     def normalize(self, texts):
         return {"folded_bytes": text.case_fold_utf8(texts), "composed_bytes": text.normalize_utf8(texts, "NFKC")}
 
@@ -84,6 +92,9 @@ def batches():
     yield [b""]
     for n in (1, 1, 2, 3, 5, 8) * 4:
         yield [b"".join(draw.choices(PARTS, k=draw.randint(0, 16))) for _ in range(n)]
+    words = [word for phrase in PHRASES for word in phrase.encode().split()]
+    for n in (1, 3, 6):
+        yield [b" ".join(draw.choices(words, k=draw.randint(0, 12))) + draw.choice([b"", b".", b"!", b" ,"]) for _ in range(n)]
 
 
 def main():
@@ -91,7 +102,7 @@ def main():
         vocabulary_file = os.path.join(folder, "vocabulary.txt")
         pathlib.Path(vocabulary_file).write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
         module = Tokenizers(vocabulary_file)
-        names = ("bert_ids", "fast_ids", "words", "sentence", "normalize")
+        names = ("bert_ids", "fast_ids", "words", "sentence", "phrases", "normalize")
         tf.saved_model.save(module, os.path.join(folder, "model"), signatures={name: getattr(module, name) for name in names})
         loaded = tf.saved_model.load(os.path.join(folder, "model")).signatures
         answers = []
