@@ -8,6 +8,7 @@
  *                                a tensor per feed, and the names of the fetches and the targets
  *   'I' as 'R'                   runs the graph like 'R', but as a part of loading
  *   'S'                          ends loading
+ *   'C'                          removes all files and folders in the working directory
  *
  *   'L'    returns status 0, unless LeakSanitizer is linked and has found a leak
  *   'D'    returns status 0 and, as the message, the microseconds of CPU time that the last run
@@ -22,8 +23,8 @@
  * The arguments no_fusion, no_winograd, no_autotune and no_specialise switch off parts of
  * rt_tuning, and bf16 switches bfloat16 on. Without no_specialise, a run uses the compiled plan
  * wherever the fed shapes allow one. measure_memory permits 'M'. memory_mb=N is the memory limit of
- * one run, and deadline_ms=N is its time limit. Ops may read and write files below the working
- * directory and below TMPDIR (/tmp).
+ * one run, and deadline_ms=N is its time limit. remove_files permits 'C'. Ops may read and write
+ * files below the working directory and below TMPDIR (/tmp).
  *
  * A tensor is its dtype and rank (int32), its dims (int64), and its bytes or, for strings, each
  * string with its length.
@@ -33,6 +34,7 @@
 #include "runtime/session/session.h"
 
 #include <fcntl.h>
+#include <ftw.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -50,7 +52,7 @@ struct settings {
     struct rt_tuning tuning;
     size_t memory_bytes; /* 0 means no limit */
     int64_t deadline_ns; /* time limit, counted from the start of a run; 0 means no deadline */
-    bool measures_memory;
+    bool measures_memory, removes_files;
     char file_dirs[8192]; /* for struct rt_file_access */
 };
 
@@ -374,7 +376,8 @@ static void read_settings(struct settings *s, int n, char **args)
                {"no_autotune", &s->tuning.no_autotune},
                {"no_specialise", &s->tuning.no_specialise},
                {"bf16", &s->tuning.bf16},
-               {"measure_memory", &s->measures_memory}};
+               {"measure_memory", &s->measures_memory},
+               {"remove_files", &s->removes_files}};
     for (int i = 0; i < n; i++) {
         const int64_t mb = number_of(args[i], "memory_mb"), ms = number_of(args[i], "deadline_ms");
         if (mb >= 0) {
@@ -410,6 +413,22 @@ static void answer_serve(struct rt_session *session)
     put_status(err.code, &err);
 }
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *walk)
+{
+    (void)st;
+    (void)kind;
+    return walk->level ? remove(path) : 0;
+}
+
+static void answer_remove(const struct settings *settings)
+{
+    struct rt_error err = {0};
+    must(settings->removes_files, "files may not be removed");
+    if (nftw(".", remove_one, 16, FTW_DEPTH | FTW_PHYS))
+        rt_fail(&err, RT_INTERNAL, "not all files can be removed");
+    put_status(err.code, &err);
+}
+
 /* This function of LeakSanitizer also prints the leaks to standard error. The symbol is NULL unless
  * LeakSanitizer is linked. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
@@ -439,7 +458,7 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 65536); /* the threshold for mmap that the server sets */
     must(signal(SIGALRM, deadline_passed) != SIG_ERR, "no signal handler");
     for (int c; (c = getchar()) != EOF;) {
-        must(strchr("GRISLDMW", c) != NULL, "an unknown request");
+        must(strchr("GRISCLDMW", c) != NULL, "an unknown request");
         if (c == 'G') {
             rt_session_free(session);
             session = open_session(registry, &settings);
@@ -447,6 +466,8 @@ int main(int argc, char **argv)
             run_once(session, &settings, c == 'I');
         } else if (c == 'S') {
             answer_serve(session);
+        } else if (c == 'C') {
+            answer_remove(&settings);
         } else if (c == 'D') {
             answer_number(late_us);
         } else if (c == 'M') {

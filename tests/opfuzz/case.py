@@ -110,16 +110,24 @@ class Case:
     """A graph with `feeds` {node: Tensor} and `steps`, which list what each run fetches ("x:0") or only runs ("x").
 
     `loose` means that the fetched values are random numbers, so they may differ from TensorFlow's and from tier to
-    tier. `tolerance` has the form of a tolerance in tests/conformance/spec.py.
+    tier. `tolerance` has the form of a tolerance in tests/conformance/spec.py. `more` lists other feeds with which the
+    same session runs all steps again.
     """
 
-    def __init__(self, op, nodes, feeds, steps, library=b"", loose=False, tolerance=None):
+    def __init__(self, op, nodes, feeds, steps, library=b"", loose=False, tolerance=None, more=()):
         self.op, self.nodes, self.feeds, self.steps, self.library = op, nodes, feeds, steps, library
-        self.loose, self.tolerance = loose, tolerance or {}
+        self.loose, self.tolerance, self.more = loose, tolerance or {}, list(more)
+
+    def runs(self):
+        """Yields the feeds and the fetches of each run."""
+        for feeds in [self.feeds, *self.more]:
+            for step in self.steps:
+                yield feeds, step
 
     def copy(self):
         nodes = [Node(n.name, n.op, n.inputs, {k: list(v) for k, v in n.attrs.items()}) for n in self.nodes]
-        return Case(self.op, nodes, dict(self.feeds), [list(s) for s in self.steps], self.library, self.loose, self.tolerance)
+        return Case(self.op, nodes, dict(self.feeds), [list(s) for s in self.steps], self.library, self.loose, self.tolerance,
+                    [dict(feeds) for feeds in self.more])
 
     def __str__(self):
         lines = []
@@ -127,7 +135,9 @@ class Case:
             attrs = ", ".join(f"{k}={show(v)}" for k, v in sorted(n.attrs.items()))
             fed = f" = {self.feeds[n.name]}" if n.name in self.feeds else ""
             lines.append(f"  {n.name}: {n.op}({', '.join(n.inputs)}){{{attrs}}}{fed}")
-        return f"{self.op}\n" + "\n".join(lines) + f"\n  run {self.steps}"
+        lines += [f"  run {self.steps}"]
+        lines += [f"  again with {', '.join(f'{name} = {t}' for name, t in feeds.items())}" for feeds in self.more]
+        return "\n".join([self.op, *lines])
 
 
 def show(attr):
@@ -153,6 +163,8 @@ def to_json(x):
             out["library"] = to_json(x.library)
         if x.loose:
             out["loose"] = True
+        if x.more:
+            out["more"] = [{k: to_json(v) for k, v in feeds.items()} for feeds in x.more]
         return out | ({"tolerance": x.tolerance} if x.tolerance else {})
     return [to_json(v) for v in x] if isinstance(x, (list, tuple)) else x
 
@@ -173,7 +185,8 @@ def case_from_json(x):
     nodes = [Node(name, op, inputs, {k: from_json(v) for k, v in attrs.items()}) for name, op, inputs, attrs in x["nodes"]]
     feeds = {k: from_json(v) for k, v in x["feeds"].items()}
     library = from_json(x["library"]) if "library" in x else b""
-    return Case(x["op"], nodes, feeds, x["steps"], library, x.get("loose", False), x.get("tolerance"))
+    more = [{k: from_json(v) for k, v in other.items()} for other in x.get("more", ())]
+    return Case(x["op"], nodes, feeds, x["steps"], library, x.get("loose", False), x.get("tolerance"), more)
 
 
 def dump(case):
@@ -187,7 +200,12 @@ def load(line):
 # ---- GraphDef --------------------------------------------------------------------------------
 
 
+BYTES = [bytes([n]) for n in range(0x80)]
+
+
 def varint(n):
+    if 0 <= n <= 0x7F:
+        return BYTES[n]
     n &= (1 << 64) - 1
     out = bytearray()
     while n > 0x7F:
@@ -198,10 +216,10 @@ def varint(n):
 
 
 def field(number, data):
-    if isinstance(data, (int, bool)):
-        return varint(number << 3) + varint(int(data))
+    if isinstance(data, int):
+        return BYTES[number << 3] + varint(int(data))
     data = data.encode() if isinstance(data, str) else data
-    return varint(number << 3 | 2) + varint(len(data)) + data
+    return BYTES[number << 3 | 2] + varint(len(data)) + data
 
 
 def shape_proto(shape):

@@ -4,6 +4,8 @@ README.md."""
 
 import argparse
 import collections
+import concurrent.futures
+import itertools
 import os
 import pathlib
 import random
@@ -16,11 +18,69 @@ ROOT = HERE.parent.parent
 from case import DTYPES, dump, load  # noqa: E402
 from differences import KNOWN, compare, difference_between_tiers  # noqa: E402
 from mutate import Mutator  # noqa: E402
-from ours import TIERS, Child, Died, Refusal  # noqa: E402
+from ours import TIERS, Child, Died, Refusal, encode  # noqa: E402
 from schema import ours, registry  # noqa: E402
 from seed_rows import CASES  # noqa: E402
 
-LEAKS_EVERY = 200  # cases
+DEADLINE_MS = 50  # of a step; some steps wait for what never comes, and with 2 s they took most of the time
+MEMORY_MB = 64  # of a run; with 256 MB, the sanitizer's work on large tensors doubled the time in the kernel
+BATCH = 64  # cases that a child is sent at a time
+LEAKS_EVERY = 2000  # cases
+LATE_S = 1  # CPU time, under sanitizers, that a step may use after its deadline
+COLUMNS = ("cases", "runs", "answered", "refused", "deadline")  # of --counts; the last three count the runs of each tier
+SAVE_S = 60  # time between two writes of --counts
+
+
+def new_child(runner, tier):
+    return Child(runner, tier, DEADLINE_MS, MEMORY_MB)
+
+
+class Lane:
+    """A child for each tier, which are sent the same cases, and what they have been sent."""
+
+    def __init__(self, runner):
+        self.runner = runner
+        self.children = {tier: new_child(runner, tier) for tier in TIERS}
+        self.pending = []  # the (index, case) that ran since the last check for leaks
+        self.batch = self.futures = None  # the (index, case) that the children run, and what will hold their answers
+
+    def ask(self, pool, batch):
+        cases = [case for _, case in batch]
+        messages = [encode(case) for case in cases]
+        self.batch = batch
+        self.futures = {tier: pool.submit(child.run_all, cases, messages) for tier, child in self.children.items()}
+
+    def collect(self):
+        """Waits for the answers to the batch. Returns the batch, and its answers by tier."""
+        batch, answers = self.batch, {tier: future.result() for tier, future in self.futures.items()}
+        self.pending += batch
+        self.batch = None
+        return batch, answers
+
+    def leaks(self):
+        """Checks for leaks. Yields the tier, number and case of the first case that leaks, and the leak."""
+        for tier, child in self.children.items():
+            leak = child.leaks()
+            if leak:
+                yield tier, *(self.first_leak(tier) or (*self.pending[0], leak))
+        self.pending = []
+
+    def first_leak(self, tier):
+        """Returns the number of the first of the pending cases after which memory has leaked, the case, and the leak.
+        Returns None if the cases leak nothing when they run again."""
+        first, end, found = 0, len(self.pending), None
+        while first < end:
+            middle = (first + end) // 2
+            child = new_child(self.runner, tier)
+            cases = [case for _, case in self.pending[first : middle + 1]]
+            child.run_all(cases, [encode(case) for case in cases])
+            leak = child.leaks()
+            child.stop()
+            if leak:
+                end, found = middle, (*self.pending[middle], leak)
+            else:
+                first = middle + 1
+        return found
 
 
 class Fuzzer:
@@ -35,7 +95,8 @@ class Fuzzer:
                     self.seeds[op].append(seed)
         self.ops = sorted(self.seeds)
         self.without = sorted(wanted - set(self.ops)) if not options.only else []
-        self.children = {tier: Child(options.runner, tier) for tier in TIERS}
+        self.lanes = [Lane(options.runner) for _ in range(1 if options.tensorflow else options.jobs)]
+        self.pool = concurrent.futures.ThreadPoolExecutor(len(TIERS) * len(self.lanes))
         self.theirs = None
         if options.tensorflow:
             import theirs
@@ -44,14 +105,24 @@ class Fuzzer:
         self.options, self.count = options, collections.Counter()
         self.failures, self.times = {}, collections.Counter()
         self.seen_ops, self.seen_types, self.slowest = set(), set(), (0, None)
-        self.pending = []  # cases that ran since the last check for leaks
+        self.by_op = {op: collections.Counter() for op in self.ops}
+        # The number of the next case, and the seconds and failures of earlier runs of the same campaign.
+        self.next, self.before = options.case, collections.Counter()
+        if options.counts and options.counts.exists():
+            self.resume(options.counts.read_text().splitlines())
+
+    def op_of(self, index):
+        """Returns the op that case number `index` is about."""
+        return self.ops[index % len(self.ops)]
 
     def make(self, index):
         """Returns case number `index`. The case also depends on --seed. Consecutive cases mutate seed cases of
         consecutive ops."""
         rng = random.Random(f"{self.options.seed}:{index}")
-        op = self.ops[index % len(self.ops)]
-        return self.mutator.mutate(rng, rng.choice(self.seeds[op]))
+        case = self.mutator.mutate(rng, rng.choice(self.seeds[self.op_of(index)]))
+        if self.theirs:
+            case.more = []  # The list of differences from TensorFlow knows one set of feeds.
+        return case
 
     def fail(self, index, case, signature, text=""):
         self.times[signature] += 1
@@ -67,87 +138,129 @@ class Fuzzer:
         print(f"FAIL case {index}{' (known: ' + known + ')' if known else ''}: {signature}\n{case}\n{text}")
         print(f"  again: python3 tests/opfuzz/fuzz.py --replay {os.path.relpath(name, ROOT)}", flush=True)
 
-    def one(self, index, case):
-        line = dump(case) if self.theirs else None
-        if self.theirs:
-            self.theirs.ask(line)
-        results, started = {}, time.monotonic()
-        for tier, child in self.children.items():
-            try:
-                results[tier] = child.run(case)
-            except Died as e:
+    def judge(self, batch, answers, theirs=None):
+        for i, (index, case) in enumerate(batch):
+            self.judge_one(index, case, {tier: found[i] for tier, found in answers.items()}, theirs)
+
+    def judge_one(self, index, case, answers, theirs):
+        results = {}
+        for tier, answer in answers.items():
+            if isinstance(answer, Died):
                 self.count["died"] += 1
-                self.fail(index, case, e.signature, f"{tier}: {e.text}")
-        took = time.monotonic() - started
-        self.slowest = max(self.slowest, (took, index))
-        self.tally(case, results)
+                self.fail(index, case, answer.signature, f"{tier}: {answer.text}")
+                continue
+            results[tier] = answer.steps
+            self.slowest = max(self.slowest, (answer.took_s, index))
+            if answer.late_s > LATE_S:
+                self.check_late(index, case, tier)
+        self.tally(index, case, results)
         if len(results) == len(TIERS):
-            self.pending.append((index, case))
             problem = difference_between_tiers(case, *results.values())
             if problem:
                 self.fail(index, case, f"{case.op}: tiers: {problem}")
-        answer = self.theirs.answer() if self.theirs else None
-        if self.theirs and answer is None:
+        if self.theirs and theirs is None:
             self.count["TensorFlow died"] += 1
-        elif answer is not None and "node by node" in results:
-            theirs = [Refusal(*r) if isinstance(r, tuple) else r for r in answer]
+        elif theirs is not None and "node by node" in results:
+            theirs = [Refusal(*r) if isinstance(r, tuple) else r for r in theirs]
             self.count["compared"] += 1
             problem = compare(case, theirs, results["node by node"])
             if problem:
                 self.count["differences"] += 1
                 self.fail(index, case, f"{case.op}: {problem}"[:200])
 
-    def tally(self, case, results):
-        self.count["cases"] += 1
-        self.seen_ops |= {n.op for n in case.nodes}
-        for tier, steps in results.items():
-            refused = any(isinstance(s, Refusal) for s in steps)
-            self.count["refused" if refused else "answered"] += 1
-            if any(isinstance(s, Refusal) and s.code == 4 for s in steps):
-                self.count["ended by the deadline"] += 1
-            for step in steps:
-                if not isinstance(step, Refusal):
-                    self.seen_types |= {t.dtype for t in step}
-            if not refused:
-                self.seen_types |= {t.dtype for t in case.feeds.values()}
+    def check_late(self, index, case, tier):
+        """Fails if the case is late again when it runs alone, however often."""
+        child = new_child(self.options.runner, tier)
+        answers = [child.run_all([case], [encode(case)])[0] for _ in range(3)]
+        child.stop()
+        late_s = min(a.late_s for a in answers) if not any(isinstance(a, Died) for a in answers) else 0
+        if late_s > LATE_S:
+            self.fail(index, case, f"{case.op}: late", f"{tier}: used {late_s:.1f} s of CPU time after its deadline")
 
-    def look_for_leaks(self):
-        """Checks for leaks after many cases. If memory has leaked, runs each of the cases again alone, to find which
-        one leaks."""
-        found = [tier for tier, child in self.children.items() if child.leaks()]
-        for tier in found:
-            child = Child(self.options.runner, tier)
-            for index, case in self.pending:
-                try:
-                    child.run(case)
-                    leak = child.leaks()
-                    if leak:
-                        self.fail(index, case, leak.signature, f"{tier}: {leak.text}")
-                        break
-                except Died:
-                    pass
-            else:
-                self.fail(self.pending[0][0], self.pending[0][1], f"leaks in cases from here on, none by itself [{tier}]")
-            child.stop()
-        self.pending = []
+    def tally(self, index, case, results):
+        by_op = self.by_op[self.op_of(index)] if index >= 0 else collections.Counter()
+        found = collections.Counter(cases=1, runs=max(map(len, results.values()), default=0))
+        for steps in results.values():
+            for step in steps:
+                is_refused = isinstance(step, Refusal)
+                found["refused" if is_refused else "answered"] += 1
+                if is_refused:
+                    found["deadline"] += step.code == 4
+                else:
+                    self.seen_types.update([t.dtype for t in step])
+        if found["answered"]:
+            self.seen_types.update([t.dtype for t in case.feeds.values()])
+        self.seen_ops.update([n.op for n in case.nodes])
+        self.count.update(found)
+        by_op.update(found)
+
+    def look_for_leaks(self, lane):
+        for tier, index, case, leak in lane.leaks():
+            self.fail(index, case, leak.signature, f"{tier}: {leak.text}")
+
+    def batches(self):
+        """Yields lists of (index, case): first the recorded cases that once failed, which must not fail again."""
+        first, size = self.next, 1 if self.theirs else BATCH
+        found = [] if self.options.only else (HERE / "found.jsonl").read_text().splitlines()
+        for at in range(0, len(found), size):
+            yield [(-1 - at - i, load(line)) for i, line in enumerate(found[at : at + size])]
+        end, last = time.monotonic() + self.options.seconds, first + (self.options.cases or 1 << 62)
+        while time.monotonic() < end and first < last:
+            yield [(i, self.make(i)) for i in range(first, min(first + size, last))]
+            first += size
+            self.next = min(first, last)
 
     def run(self):
-        for index, line in enumerate((HERE / "found.jsonl").read_text().splitlines()):
-            if not self.options.only:
-                self.one(-1 - index, load(line))  # Recorded cases that once failed must not fail again.
-        first, end = self.options.case, time.monotonic() + self.options.seconds
-        index, started = first, time.monotonic()
-        while time.monotonic() < end and (not self.options.cases or index - first < self.options.cases):
-            self.one(index, self.make(index))
-            index += 1
-            if len(self.pending) >= LEAKS_EVERY:
-                self.look_for_leaks()
-        self.look_for_leaks()
+        """Gives each lane in turn a batch, and judges the answers to its last one while it is busy."""
+        started = saved = time.monotonic()
+        for lane, batch in zip(itertools.cycle(self.lanes), self.batches()):
+            self.finish(lane, batch)
+            if self.options.counts and time.monotonic() > saved + SAVE_S:
+                saved = time.monotonic()
+                self.save(saved - started)
+        for lane in self.lanes:
+            self.finish(lane)
+            self.look_for_leaks(lane)
         self.count["seconds"] = int(time.monotonic() - started)
+        if self.options.counts:
+            self.save(time.monotonic() - started)
         self.stop()
 
+    def finish(self, lane, batch=None):
+        """Waits for the answers to the batch that the lane runs, gives it the next, and judges the answers."""
+        answered = lane.collect() if lane.batch else None
+        if len(lane.pending) >= LEAKS_EVERY:
+            self.look_for_leaks(lane)
+        if self.theirs and answered:
+            self.judge(*answered, self.theirs.answer())
+        if self.theirs and batch:
+            self.theirs.ask(dump(batch[0][1]))
+        if batch:
+            lane.ask(self.pool, batch)
+        if answered and not self.theirs:
+            self.judge(*answered)
+
+    def save(self, seconds):
+        """Writes the counts of the campaign so far, from which a later run goes on."""
+        total = sum(self.by_op.values(), collections.Counter())
+        failures = {what: self.before[what] + self.count[what] for what in ("died", "new failures", "known")}
+        head = {"seed": self.options.seed, "next case": self.next, "seconds": round(self.before["seconds"] + seconds), **failures}
+        rows = [[op, *(counts[c] for c in COLUMNS)] for op, counts in [("all", total), *self.by_op.items()]]
+        lines = [*([what, n] for what, n in head.items()), ["op", *COLUMNS], *rows]
+        self.options.counts.write_text("".join("\t".join(map(str, line)) + "\n" for line in lines))
+
+    def resume(self, lines):
+        """Goes on with the campaign whose counts `lines` are."""
+        rows = [line.split("\t") for line in lines]
+        begin = next(i for i, row in enumerate(rows) if row[0] == "op")
+        head = dict(rows[:begin])
+        self.options.seed, self.next = head.pop("seed"), int(head.pop("next case"))
+        self.before.update({what: int(n) for what, n in head.items()})
+        for op, *counts in rows[begin + 2:]:
+            self.by_op[op] = collections.Counter(dict(zip(COLUMNS, map(int, counts))))
+
     def stop(self):
-        for child in [*self.children.values(), self.theirs]:
+        for child in [*(c for lane in self.lanes for c in lane.children.values()), self.theirs]:
             if child:
                 child.stop()
 
@@ -172,7 +285,7 @@ def replay(options):
         for line in pathlib.Path(path).read_text().splitlines():
             case = load(line)
             print(case)
-            for tier, child in fuzzer.children.items():
+            for tier, child in fuzzer.lanes[0].children.items():
                 try:
                     for result in child.run(case):
                         print(f"{tier}: {result if isinstance(result, Refusal) else [str(t) for t in result]}")
@@ -183,8 +296,9 @@ def replay(options):
 
                 for result in fuzzer.theirs.run(line) or ["died"]:
                     print("TensorFlow:", [str(Tensor(*t)) for t in result] if isinstance(result, list) else result)
-            fuzzer.one(0, case)
-            fuzzer.look_for_leaks()
+            fuzzer.finish(fuzzer.lanes[0], [(-1, case)])
+            fuzzer.finish(fuzzer.lanes[0])
+            fuzzer.look_for_leaks(fuzzer.lanes[0])
     fuzzer.stop()
     return fuzzer.report()
 
@@ -193,6 +307,7 @@ def main():
     parser = argparse.ArgumentParser(prog="./run fuzz-ops", description=__doc__)
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--cases", type=int, default=0, help="at most so many")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="pairs of op_runners at a time (the cores)")
     parser.add_argument("--seed", default="1", help="'new': another one at each run")
     parser.add_argument("--case", type=int, default=0, help="the number of the first case")
     parser.add_argument("--only", default="", help="ops: Name|Name")
@@ -200,6 +315,7 @@ def main():
     parser.add_argument("--runner", default=str(ROOT / "build" / "asan" / "tests" / "op_runner"))
     parser.add_argument("--out", default=str(ROOT / "build" / "opfuzz"), help="where failing cases are kept")
     parser.add_argument("--replay", nargs="+", help="files of cases that were kept")
+    parser.add_argument("--counts", type=pathlib.Path, help="file of a campaign's counts; if it exists, the campaign goes on")
     parser.add_argument("--show", action="store_true", help="print the case --case instead of running it")
     options = parser.parse_args()
     if options.seed == "new":

@@ -1,6 +1,7 @@
 """Mutates a case with a random.Random. A mutation changes types, ranks, dimensions, values, attributes, lengths of
 lists, or edges."""
 
+import re
 
 from case import DTYPES, MAX_RANK, NUMBERS, STRING, Node, Tensor, count, pack_one, tensor
 
@@ -14,6 +15,8 @@ NUMBERS_OF_FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e-3, 100.0, -7.25, 1e9, 1e
 STRINGS = [b"", b"a", b"ab,cd", b"0", b"-1", b"1e400", b"nan", b"9223372036854775808", b" 12 ", b"\0", b"\xff\xfe", "ü€😀".encode(),
            b"\xe2\x82", b"%s%d{}", b"x" * 70, b"[1,2]", b"\x0a\x03abc", b"2,3 0,1:-", b"-", b"0,2:2,1", b"(a|b)*", b"[", b"\\1\\9",
            b"(((((((((x)*)*)*)*)*)*)*)*)*", b"a//b", b"AAAA", b"=", b"QUJD", b"utf-8", b"UTF-16-BE", b"1 2 3\n4"]
+# Ops that may wait for another run, which each case does once only.
+WAITING = re.compile("Barrier|.*Queue|Map(?!Defun)|OrderedMap|Stage|Unstage|.*Accumulator|.*Reader")
 INTEGERS = [3, 4, 5, 6, 9, 17, 22, 23]
 
 
@@ -185,7 +188,19 @@ class Mutator:
         for _ in range(rng.choice([0, 1, 1, 1, 2, 2, 3, 4])):
             self.change(rng, case)
         self.feed_or_hold(rng, case)
+        if case.feeds and rng.random() < 0.4 and not any(WAITING.match(n.op) for n in case.nodes):
+            self.feed_again(rng, case)
         return case
+
+    def feed_again(self, rng, case):
+        """Adds other feeds of the same types, with which the same session runs again."""
+        for _ in range(rng.choice([1, 2, 4])):
+            feeds = dict(rng.choice([case.feeds, *case.more]))
+            for name in rng.choices(list(feeds), k=rng.choice([1, 1, 2])):
+                t = other_tensor(rng, feeds[name])
+                if len(t.shape) <= MAX_RANK:
+                    feeds[name] = t
+            case.more.append(feeds)
 
     def change(self, rng, case):
         how = rng.random()

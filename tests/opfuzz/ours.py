@@ -13,13 +13,12 @@ import time
 
 from case import DTYPES, STRING, Tensor, count, graph_def
 
-TIMES_OUT_S = 15  # time limit of a case; only a run that ignores its deadline of 2 s reaches this limit
-MEMORY_MB = 256  # memory limit of a run in megabytes
+TIMES_OUT_S = 15  # time limit of a case, which only a run that ignores its deadline reaches
 SUPPORT = pathlib.Path(__file__).resolve().parent.parent / "support"
 ENVIRONMENT = {
     # The sanitizer aborts on a huge allocation, which shows that a size was not checked.
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1:max_allocation_size_mb=2048:"
-                    "allocator_may_return_null=0:hard_rss_limit_mb=4096:quarantine_size_mb=64",
+                    "allocator_may_return_null=0:hard_rss_limit_mb=4096:quarantine_size_mb=16",
     "LSAN_OPTIONS": f"suppressions={SUPPORT}/lsan.supp:print_suppressions=0",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -65,18 +64,39 @@ def empty(folder):
             os.unlink(entry.path)
 
 
+def encode(case):
+    """Returns the commands by which op_runner runs a case in an empty folder and tells how late each run ended."""
+    graph = graph_def(case)
+    out = [b"CG", struct.pack("<q", len(graph)), graph]
+    for feeds, step in case.runs():
+        fetches, targets = [s for s in step if ":" in s], [s for s in step if ":" not in s]
+        out += [b"R", struct.pack("<iii", len(feeds), len(fetches), len(targets))]
+        for name, value in feeds.items():
+            out += [struct.pack("<q", len(name)), name.encode(), value.raw()]
+        out += [struct.pack("<q", len(n)) + n.encode() for n in fetches + targets] + [b"D"]
+    return b"".join(out)
+
+
+class Answer:
+    """`steps` holds a list of tensors or a Refusal for each run, or the graph's Refusal alone if the graph is refused.
+    `late_s` is the longest CPU time that a run used after its deadline, and `took_s` is the time of the whole case."""
+
+    def __init__(self, steps, late_s, took_s):
+        self.steps, self.late_s, self.took_s = steps, late_s, took_s
+
+
 class Child:
-    def __init__(self, path, tier):
+    def __init__(self, path, tier, deadline_ms=2000, memory_mb=256):
         self.path, self.tier, self.process, self.errors = os.path.abspath(path), tier, None, None
-        self.arguments = [*TIERS[tier], f"memory_mb={MEMORY_MB}", "deadline_ms=2000"]
+        self.arguments = [*TIERS[tier], f"memory_mb={memory_mb}", f"deadline_ms={deadline_ms}"]
         self.folder = tempfile.TemporaryDirectory(prefix="opfuzz-")
 
     def start(self):
         self.errors = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([self.path, *self.arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
-                                        cwd=self.folder.name, env=dict(os.environ, **ENVIRONMENT))
+        self.process = subprocess.Popen([self.path, *self.arguments, "remove_files"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=self.errors, cwd=self.folder.name, env=dict(os.environ, **ENVIRONMENT))
         os.set_blocking(self.process.stdin.fileno(), False)
-        self.buffer = bytearray()
+        self.buffer, self.at, self.unsent = bytearray(), 0, memoryview(b"")
 
     def stop(self):
         if self.process:
@@ -104,71 +124,96 @@ class Child:
         return Died(why or signature_of(text, code), text[-6000:])
 
     def send(self, data):
+        """Queues commands, which are sent while the answers are read."""
         self.deadline = time.monotonic() + TIMES_OUT_S
-        view = memoryview(data)
-        while view:
-            ready = select.select([], [self.process.stdin], [], 1)[1]
-            if self.process.poll() is not None:
-                raise self.died()
-            if time.monotonic() > self.deadline:
-                raise self.died("takes no input")
-            if ready:
-                try:
-                    view = view[os.write(self.process.stdin.fileno(), view[:65536]):]
-                except BrokenPipeError:
-                    raise self.died() from None
+        self.unsent = memoryview(data)
 
-    def read(self, n):
-        while len(self.buffer) < n:
-            left = self.deadline - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
-                raise self.died(f"no answer after {TIMES_OUT_S} s")
+    def exchange(self):
+        """Sends and reads what is possible now."""
+        left = self.deadline - time.monotonic()
+        writers = [self.process.stdin] if self.unsent else []
+        ready = select.select([self.process.stdout], writers, [], left) if left > 0 else ([], [], [])
+        if not ready[0] and not ready[1]:
+            raise self.died(f"no answer after {TIMES_OUT_S} s")
+        if ready[1]:
+            try:
+                self.unsent = self.unsent[os.write(self.process.stdin.fileno(), self.unsent[:1 << 20]):]
+            except BrokenPipeError:
+                self.unsent = self.unsent[:0]  # The answers that the child has written can still be read.
+        if ready[0]:
             data = os.read(self.process.stdout.fileno(), 1 << 20)
             if not data:
                 raise self.died()
             self.buffer += data
-        data = bytes(self.buffer[:n])
-        del self.buffer[:n]
-        return data
+
+    def need(self, n):
+        """Returns the position in `buffer` of the next `n` bytes."""
+        while len(self.buffer) - self.at < n:
+            del self.buffer[: self.at]
+            self.at = 0
+            self.exchange()
+        self.at += n
+        return self.at - n
+
+    def read(self, n):
+        at = self.need(n)
+        return bytes(self.buffer[at : at + n])
+
+    def unpack(self, form):
+        return struct.unpack_from(form, self.buffer, self.need(struct.calcsize(form)))
 
     def text(self):
-        return self.read(struct.unpack("<q", self.read(8))[0])
+        return self.read(self.unpack("<q")[0])
 
     def status(self):
-        code = struct.unpack("<i", self.read(4))[0]
-        text = self.text().decode(errors="replace")
-        return Refusal(code, text) if code else None
+        code, n = self.unpack("<iq")
+        text = self.read(n)
+        return Refusal(code, text.decode(errors="replace")) if code else None
 
     def tensor(self):
-        dtype, rank = struct.unpack("<ii", self.read(8))
-        shape = struct.unpack(f"<{rank}q", self.read(8 * rank))
+        dtype, rank = self.unpack("<ii")
+        shape = self.unpack(f"<{rank}q")
         if dtype == STRING:
             return Tensor(dtype, shape, [self.text() for _ in range(count(shape))])
         size = DTYPES.get(dtype, ("", 1))[1]
         return Tensor(dtype, shape, self.read(count(shape) * size))
 
-    def run(self, case):
-        """Returns a list of tensors or a Refusal for each step, or the graph's Refusal alone if the graph is
-        refused."""
-        if self.process is None:
-            self.start()
-        empty(self.folder.name)
-        graph = graph_def(case)
-        self.send(b"G" + struct.pack("<q", len(graph)) + graph)
+    def answer(self, case):
+        started = time.monotonic()
+        self.deadline = started + TIMES_OUT_S
+        self.status()  # of removing files
         refused = self.status()
-        if refused:
-            return [refused]
-        results = []
-        for step in case.steps:
-            fetches, targets = [s for s in step if ":" in s], [s for s in step if ":" not in s]
-            out = [b"R", struct.pack("<iii", len(case.feeds), len(fetches), len(targets))]
-            for name, value in case.feeds.items():
-                out += [struct.pack("<q", len(name)), name.encode(), value.raw()]
-            out += [struct.pack("<q", len(n)) + n.encode() for n in fetches + targets]
-            self.send(b"".join(out))
-            refused = self.status()
-            results.append(refused or [self.tensor() for _ in fetches])
-        return results
+        steps, late_us = [refused] if refused else [], 0
+        for _, step in case.runs():
+            failed = self.status()
+            result = failed or [self.tensor() for s in step if ":" in s]
+            self.need(4)
+            late_us = max(late_us, int(self.text()))
+            if not refused:
+                steps.append(result)
+        return Answer(steps, late_us / 1e6, time.monotonic() - started)
+
+    def run_all(self, cases, messages):
+        """Returns an Answer or a Died for each case. `messages` holds the encoded cases. The cases are sent without
+        waiting for answers, and those that follow a case that ends the child are sent to another child."""
+        found = []
+        while len(found) < len(cases):
+            if self.process is None:
+                self.start()
+            self.send(b"".join(messages[len(found):]))
+            try:
+                for case in cases[len(found):]:
+                    found.append(self.answer(case))
+            except Died as e:
+                found.append(e)
+        return found
+
+    def run(self, case):
+        """Returns the steps of the case's answer."""
+        found = self.run_all([case], [encode(case)])[0]
+        if isinstance(found, Died):
+            raise found
+        return found.steps
 
     def leaks(self):
         """Returns a Died if the cases that have run so far have leaked memory, otherwise None."""
