@@ -381,11 +381,27 @@ case("StatefulRandomBinomial", ("h", "VarHandleOp", [], {"dtype": "int64", "shap
      ("draw", "StatefulRandomBinomial", ["h", scalar("int64", 1), i32(2, 2), f32([2], [5, 90]), scalar("float32", 0.25)],
       {"S": "int32", "T": "float32", "dtype": "int32"}), steps=[["fill"], ["draw:0"], ["draw:0"]])
 KEPT = ("kept", "GetSessionHandle", [f32([2], [1, 2])], {"T": "float32"})
-READ = ("read", "GetSessionTensor", ["kept"], {"dtype": "float32"})
+KEY = scalar("string", "kept;0;/job:localhost/replica:0/task:0/device:CPU:0")
+READ = ("read", "GetSessionTensor", [KEY], {"dtype": "float32"})
+DROP = ("drop", "DeleteSessionTensor", [KEY], {})
 case("GetSessionHandle", KEPT, steps=[["kept:0"], ["kept:0"]])
 case("GetSessionHandleV2", ("kept", "GetSessionHandleV2", [f32([2], [1, 2])], {"T": "float32"}), steps=[["kept"], ["kept"]])
-case("GetSessionTensor", KEPT, READ, steps=[["read:0"], ["read:0"]])
-case("DeleteSessionTensor", KEPT, ("drop", "DeleteSessionTensor", ["kept"], {}), steps=[["drop"], ["drop"]])
+case("GetSessionTensor", KEPT, READ, steps=[["kept:0"], ["read:0"], ["read:0"]])
+case("DeleteSessionTensor", KEPT, DROP, steps=[["kept:0"], ["drop"]])
+RNG = ("h", "VarHandleOp", [], {"dtype": "int64", "shape": [3], "shared_name": "v", "container": ""})
+case("RngReadAndSkip", RNG, ("fill", "AssignVariableOp", ["h", i64(1, 2, 3)], {"dtype": "int64"}),
+     ("skip", "RngReadAndSkip", ["h", scalar("int32", 1), scalar("uint64", 7)], {}), steps=[["fill"], ["skip:0"], ["skip:0"]])
+case("ResourceCountUpTo", ("h", "VarHandleOp", [], {"dtype": "int32", "shape": [], "shared_name": "v", "container": ""}),
+     ("fill", "AssignVariableOp", ["h", scalar("int32", 1)], {"dtype": "int32"}),
+     ("count", "ResourceCountUpTo", ["h"], {"limit": 3, "T": "int32"}), steps=[["fill"], ["count:0"], ["count:0"]])
+case("CountUpTo", ("v", "VariableV2", [], {"dtype": "int64", "shape": [], "shared_name": "", "container": ""}),
+     ("fill", "Assign", ["v", scalar("int64", 1)], {"T": "int64", "validate_shape": True, "use_locking": True}),
+     ("count", "CountUpTo", ["v"], {"limit": 3, "T": "int64"}), steps=[["fill"], ["count:0"], ["count:0"]])
+case("Variable", ("v", "Variable", [], {"dtype": "float32", "shape": [2], "shared_name": "", "container": ""}),
+     ("fill", "Assign", ["v", f32([2], [1, 2])], {"T": "float32", "validate_shape": True, "use_locking": True}),
+     ("known", "IsVariableInitialized", ["v"], {"dtype": "float32"}), steps=[["fill"], ["known:0", "v:0"]])
+case("VariableShape", HANDLE, FILL, ("known", "VarIsInitializedOp", ["h"], {}),
+     ("shape", "VariableShape", ["h"], {"out_type": "int64"}), steps=[["fill"], ["known:0", "shape:0"]])
 for kind in ("Max", "Avg"):
     CASES += one_node(f"Fractional{kind}Pool", f32([1, 3, 5, 1], list(range(15))), pooling_ratio=[1.0, 1.5, 1.5, 1.0],
                       pseudo_random=kind == "Max", overlapping=kind == "Avg", deterministic=True, seed=1, seed2=2)
