@@ -23,7 +23,8 @@
  * The arguments no_fusion, no_winograd, no_autotune and no_specialise switch off parts of
  * rt_tuning, and bf16 switches bfloat16 on. Without no_specialise, a run uses the compiled plan
  * wherever the fed shapes allow one. measure_memory permits 'M'. memory_mb=N is the memory limit of
- * one run, and deadline_ms=N is its time limit. remove_files permits 'C'. Ops may read and write
+ * one run, and deadline_ms=N is its time limit. remove_files permits 'C', and analyse_rows makes
+ * every run begin with the row-wise analysis of its feeds. Ops may read and write
  * files below the working directory and below TMPDIR (/tmp).
  *
  * A tensor is its dtype and rank (int32), its dims (int64), and its bytes or, for strings, each
@@ -52,7 +53,7 @@ struct settings {
     struct rt_tuning tuning;
     size_t memory_bytes; /* 0 means no limit */
     int64_t deadline_ns; /* time limit, counted from the start of a run; 0 means no deadline */
-    bool measures_memory, removes_files;
+    bool measures_memory, removes_files, analyses_rows;
     char file_dirs[8192]; /* for struct rt_file_access */
 };
 
@@ -313,6 +314,18 @@ static enum rt_status timed_run(const struct settings *settings, struct rt_calla
     return st;
 }
 
+/* The result says only whether requests may be merged, which a single run does not need. */
+static void analyse_rows(struct rt_callable *callable, const struct rt_tensor *feed, int n)
+{
+    struct rt_error why = {0};
+    struct rt_shape shape[MOST];
+    for (int i = 0; i < n; i++) {
+        shape[i].rank = feed[i].rank;
+        memcpy(shape[i].dim, feed[i].dim, (size_t)feed[i].rank * sizeof *feed[i].dim);
+    }
+    (void)rt_callable_is_rowwise(callable, shape, &why);
+}
+
 static void run_once(struct rt_session *session, const struct settings *settings, bool is_load)
 {
     struct rt_error err = {0};
@@ -345,6 +358,8 @@ static void run_once(struct rt_session *session, const struct settings *settings
     if (st == RT_OK)
         st = session ? rt_session_prepare(session, &spec, &callable, &err)
                      : rt_fail(&err, RT_FAILED_PRECONDITION, "there is no session");
+    if (st == RT_OK && settings->analyses_rows && n_feeds > 0)
+        analyse_rows(callable, feed, n_feeds);
     if (st == RT_OK)
         st = timed_run(settings, callable, feed, fetch, &err);
     put_status(st, &err);
@@ -377,7 +392,8 @@ static void read_settings(struct settings *s, int n, char **args)
                {"no_specialise", &s->tuning.no_specialise},
                {"bf16", &s->tuning.bf16},
                {"measure_memory", &s->measures_memory},
-               {"remove_files", &s->removes_files}};
+               {"remove_files", &s->removes_files},
+               {"analyse_rows", &s->analyses_rows}};
     for (int i = 0; i < n; i++) {
         const int64_t mb = number_of(args[i], "memory_mb"), ms = number_of(args[i], "deadline_ms");
         if (mb >= 0) {

@@ -88,7 +88,7 @@ class Answer:
 class Child:
     def __init__(self, path, tier, deadline_ms=2000, memory_mb=256):
         self.path, self.tier, self.process, self.errors = os.path.abspath(path), tier, None, None
-        self.arguments = [*TIERS[tier], f"memory_mb={memory_mb}", f"deadline_ms={deadline_ms}"]
+        self.arguments = [*TIERS[tier], f"memory_mb={memory_mb}", f"deadline_ms={deadline_ms}", "analyse_rows"]
         self.folder = tempfile.TemporaryDirectory(prefix="opfuzz-")
 
     def start(self):
