@@ -255,6 +255,7 @@ class Mutator:
         an edge."""
         how = rng.random()
         if not node.inputs:
+            node.inputs.append(rng.choice(case.nodes).name)
             return
         i = rng.randrange(len(node.inputs))
         counts = [a for a in node.attrs if node.attrs[a][0] == "i" and node.attrs[a][1] in range(1, len(node.inputs) + 1)]
