@@ -17,6 +17,8 @@
  *          in the last run exceeded the resident memory before the run
  *   'W'    returns status 0 and, as the message, the longest CPU time in microseconds for
  *          which the last run did not check its deadline
+ *   'N'    returns status 0 and, as the message, the numbers (int32) of the places of the code that
+ *          were reached for the first time since the last 'N' (tests/opfuzz/coverage.h)
  *
  * The response to a command is a status (int32) and a message. If the status of 'R' or 'I' is 0,
  * the fetched tensors follow.
@@ -33,6 +35,7 @@
 #include "kernels/kernels.h"
 #include "runtime/base/clock.h"
 #include "runtime/session/session.h"
+#include "tests/opfuzz/coverage.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -463,6 +466,14 @@ static void answer_number(int64_t v)
     put_text(text, (size_t)snprintf(text, sizeof text, "%lld", (long long)v));
 }
 
+static void answer_places(void)
+{
+    size_t n;
+    const int32_t *place = coverage_new_places(&n);
+    put_int(RT_OK);
+    put_text((const char *)place, n * sizeof *place);
+}
+
 int main(int argc, char **argv)
 {
     struct settings settings = {.memory_bytes = 0};
@@ -474,7 +485,7 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, 65536); /* the threshold for mmap that the server sets */
     must(signal(SIGALRM, deadline_passed) != SIG_ERR, "no signal handler");
     for (int c; (c = getchar()) != EOF;) {
-        must(strchr("GRISCLDMW", c) != NULL, "an unknown request");
+        must(strchr("GRISCLDMWN", c) != NULL, "an unknown request");
         if (c == 'G') {
             rt_session_free(session);
             session = open_session(registry, &settings);
@@ -490,6 +501,8 @@ int main(int argc, char **argv)
             answer_number(grown_bytes);
         } else if (c == 'W') {
             answer_number(longest_unchecked_ns / 1000);
+        } else if (c == 'N') {
+            answer_places();
         } else {
             answer_leaks();
         }

@@ -6,6 +6,7 @@ import argparse
 import collections
 import concurrent.futures
 import itertools
+import json
 import os
 import pathlib
 import random
@@ -15,7 +16,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 
-from case import DTYPES, dump, load  # noqa: E402
+from case import DTYPES, case_from_json, dump, load, to_json  # noqa: E402
 from differences import KNOWN, compare, difference_between_tiers  # noqa: E402
 from mutate import Mutator  # noqa: E402
 from ours import TIERS, Child, Died, Refusal, encode  # noqa: E402
@@ -28,6 +29,7 @@ BATCH = 64  # cases that a child is sent at a time
 LEAKS_EVERY = 2000  # cases
 LATE_S = 1  # CPU time, under sanitizers, that a step may use after its deadline
 COLUMNS = ("cases", "runs", "answered", "refused", "deadline")  # of --counts; the last three count the runs of each tier
+LONGEST = 20000  # characters of JSON in a case that is kept to be mutated again
 SAVE_S = 60  # time between two writes of --counts
 
 
@@ -85,7 +87,7 @@ class Lane:
 
 class Fuzzer:
     def __init__(self, options):
-        self.registry = registry()
+        self.options, self.registry = options, registry()
         self.mutator = Mutator(self.registry)
         self.seeds = collections.defaultdict(list)
         wanted = set(ours(self.registry))
@@ -102,7 +104,7 @@ class Fuzzer:
             import theirs
 
             self.theirs = theirs.Child(sys.executable)
-        self.options, self.count = options, collections.Counter()
+        self.count = collections.Counter()
         self.failures, self.times = {}, collections.Counter()
         self.seen_ops, self.seen_types, self.slowest = set(), set(), (0, None)
         self.by_op = {op: collections.Counter() for op in self.ops}
@@ -111,15 +113,24 @@ class Fuzzer:
         if options.counts and options.counts.exists():
             self.resume(options.counts.read_text().splitlines())
 
+        # The places of the code that cases have reached, and, by op, the cases that were first to reach one of them.
+        self.places, self.grown, self.newest = set(), collections.defaultdict(list), None
+        if options.guided and options.guided.exists():
+            for line in options.guided.read_text().splitlines():
+                op, case = json.loads(line)
+                self.grown[op].append(case_from_json(case))
+
     def op_of(self, index):
         """Returns the op that case number `index` is about."""
         return self.ops[index % len(self.ops)]
 
     def make(self, index):
         """Returns case number `index`. The case also depends on --seed. Consecutive cases mutate seed cases of
-        consecutive ops."""
+        consecutive ops. With --guided, half of the cases mutate earlier ones that reached new code."""
         rng = random.Random(f"{self.options.seed}:{index}")
-        case = self.mutator.mutate(rng, rng.choice(self.seeds[self.op_of(index)]))
+        op = self.op_of(index)
+        grown = self.grown[op] and rng.random() < 0.5
+        case = self.mutator.mutate(rng, rng.choice(self.grown[op] if grown else self.seeds[op]))
         if self.theirs:
             case.more = []  # The list of differences from TensorFlow knows one set of feeds.
         return case
@@ -150,6 +161,8 @@ class Fuzzer:
                 self.fail(index, case, answer.signature, f"{tier}: {answer.text}")
                 continue
             results[tier] = answer.steps
+            if not self.places.issuperset(answer.places):
+                self.grow(index, case, answer.places)
             self.slowest = max(self.slowest, (answer.took_s, index))
             if answer.late_s > LATE_S:
                 self.check_late(index, case, tier)
@@ -167,6 +180,19 @@ class Fuzzer:
             if problem:
                 self.count["differences"] += 1
                 self.fail(index, case, f"{case.op}: {problem}"[:200])
+
+    def grow(self, index, case, places):
+        """Keeps a case that has reached new code."""
+        self.places.update(places)
+        if not self.options.guided or index < 0 or case is self.newest:
+            return
+        line = json.dumps([self.op_of(index), to_json(case)], separators=(",", ":"))
+        if len(line) < LONGEST:
+            self.newest = case
+            self.grown[self.op_of(index)].append(case)
+            self.count["grown"] += 1
+            with self.options.guided.open("a") as f:
+                f.write(line + "\n")
 
     def check_late(self, index, case, tier):
         """Fails if the case is late again when it runs alone, however often."""
@@ -199,11 +225,13 @@ class Fuzzer:
             self.fail(index, case, leak.signature, f"{tier}: {leak.text}")
 
     def batches(self):
-        """Yields lists of (index, case): first the recorded cases that once failed, which must not fail again."""
+        """Yields lists of (index, case): first the recorded cases that once failed, which must not fail again, and the
+        cases that --guided has kept, so that the code that they reach is known."""
         first, size = self.next, 1 if self.theirs else BATCH
-        found = [] if self.options.only else (HERE / "found.jsonl").read_text().splitlines()
+        found = [] if self.options.only else [load(line) for line in (HERE / "found.jsonl").read_text().splitlines()]
+        found += [case for kept in self.grown.values() for case in kept]
         for at in range(0, len(found), size):
-            yield [(-1 - at - i, load(line)) for i, line in enumerate(found[at : at + size])]
+            yield [(-1 - at - i, case) for i, case in enumerate(found[at : at + size])]
         end, last = time.monotonic() + self.options.seconds, first + (self.options.cases or 1 << 62)
         while time.monotonic() < end and first < last:
             yield [(i, self.make(i)) for i in range(first, min(first + size, last))]
@@ -270,6 +298,8 @@ class Fuzzer:
         print(f"seed {self.options.seed}, {len(self.seen_ops & set(self.ops))} of {len(self.ops)} ops, {len(self.seen_types)} types "
               f"({' '.join(sorted(DTYPES[t][0] for t in self.seen_types if t in DTYPES))}), {len(TIERS)} tiers")
         counts = ", ".join(f"{n} {what}" for what, n in sorted(self.count.items()))
+        if self.options.guided:
+            print(f"{len(self.places)} places of the code reached; {sum(map(len, self.grown.values()))} cases kept")
         print(f"{counts}, slowest {self.slowest[0]:.1f} s (case {self.slowest[1]})")
         if self.without:
             print(f"no case in seeds.jsonl or seed_rows.py: {' '.join(self.without)}")
@@ -312,12 +342,15 @@ def main():
     parser.add_argument("--case", type=int, default=0, help="the number of the first case")
     parser.add_argument("--only", default="", help="ops: Name|Name")
     parser.add_argument("--tensorflow", action="store_true", help="compare with TensorFlow, which this Python must have")
-    parser.add_argument("--runner", default=str(ROOT / "build" / "asan" / "tests" / "op_runner"))
+    parser.add_argument("--runner", help="an op_runner (that of build/asan, or with --guided of build/fuzz)")
     parser.add_argument("--out", default=str(ROOT / "build" / "opfuzz"), help="where failing cases are kept")
     parser.add_argument("--replay", nargs="+", help="files of cases that were kept")
     parser.add_argument("--counts", type=pathlib.Path, help="file of a campaign's counts; if it exists, the campaign goes on")
+    parser.add_argument("--guided", type=pathlib.Path, help="file of the cases that reach new code, which grows")
     parser.add_argument("--show", action="store_true", help="print the case --case instead of running it")
     options = parser.parse_args()
+    if not options.runner:
+        options.runner = str(ROOT / "build" / ("fuzz/tests/fuzz" if options.guided else "asan/tests") / "op_runner")
     if options.seed == "new":
         options.seed = str(random.SystemRandom().randrange(1 << 32))
     if options.replay:

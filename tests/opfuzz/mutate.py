@@ -183,6 +183,8 @@ class Mutator:
 
     def mutate(self, rng, case):
         case = case.copy()
+        if case.more:
+            case.feeds, case.more = rng.choice([case.feeds, *case.more]), []
         if rng.random() < 0.35:
             self.retype(rng, case)
         for _ in range(rng.choice([0, 1, 1, 1, 2, 2, 3, 4])):

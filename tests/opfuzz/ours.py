@@ -65,7 +65,8 @@ def empty(folder):
 
 
 def encode(case):
-    """Returns the commands by which op_runner runs a case in an empty folder and tells how late each run ended."""
+    """Returns the commands by which op_runner runs a case in an empty folder and tells how late each run ended and
+    which code the case reached."""
     graph = graph_def(case)
     out = [b"CG", struct.pack("<q", len(graph)), graph]
     for feeds, step in case.runs():
@@ -74,15 +75,16 @@ def encode(case):
         for name, value in feeds.items():
             out += [struct.pack("<q", len(name)), name.encode(), value.raw()]
         out += [struct.pack("<q", len(n)) + n.encode() for n in fetches + targets] + [b"D"]
-    return b"".join(out)
+    return b"".join([*out, b"N"])
 
 
 class Answer:
     """`steps` holds a list of tensors or a Refusal for each run, or the graph's Refusal alone if the graph is refused.
-    `late_s` is the longest CPU time that a run used after its deadline, and `took_s` is the time of the whole case."""
+    `late_s` is the longest CPU time that a run used after its deadline, `took_s` is the time of the whole case, and
+    `places` are those of the code that the child has not reached before, if it is built to tell them."""
 
-    def __init__(self, steps, late_s, took_s):
-        self.steps, self.late_s, self.took_s = steps, late_s, took_s
+    def __init__(self, steps, late_s, took_s, places):
+        self.steps, self.late_s, self.took_s, self.places = steps, late_s, took_s, places
 
 
 class Child:
@@ -191,7 +193,9 @@ class Child:
             late_us = max(late_us, int(self.text()))
             if not refused:
                 steps.append(result)
-        return Answer(steps, late_us / 1e6, time.monotonic() - started)
+        self.need(4)
+        places = self.text()
+        return Answer(steps, late_us / 1e6, time.monotonic() - started, struct.unpack(f"<{len(places) // 4}i", places))
 
     def run_all(self, cases, messages):
         """Returns an Answer or a Died for each case. `messages` holds the encoded cases. The cases are sent without
