@@ -6,6 +6,8 @@
  * The time of a match is proportional to the length of the text. It is also proportional to the
  * size of the program if a pattern makes RE2 fall back from its DFA to its NFA. A match cannot be
  * interrupted, so callers limit the product of text length and program size to KN_REGEX_MAX_WORK.
+ * The NFA takes about 12 ns for each byte and instruction, so a match takes at most 1.6 s. The DFA,
+ * which almost all patterns use, takes 1 to 2 ns for each byte.
  *
  * Owner: callers that request the same pattern at the same time share one expression. kn_regex_drop
  * drops a reference. Threads: any; an expression may be used by several threads.
@@ -35,7 +37,7 @@ enum {
     KN_REGEX_LESS_MEMORY = 1 << 20,
     KN_REGEX_MANY = 64,
 };
-#define KN_REGEX_MAX_WORK (INT64_C(1) << 31)
+#define KN_REGEX_MAX_WORK (INT64_C(1) << 27)
 
 struct kn_group {
     const char *p;

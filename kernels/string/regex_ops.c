@@ -65,7 +65,7 @@ enum rt_status kn_regex_check_scalar(struct rt_run *r, int k, const char *what)
 
 enum rt_status kn_regex_check_work(struct rt_run *r, const struct kn_regex *re, size_t n)
 {
-    enum { LEAST = 64 }; /* limits a text to 32 MiB; a match then takes up to 50 ms */
+    enum { LEAST = 16 }; /* limits a text to 8 MiB */
     const int64_t size = kn_regex_size(re) < LEAST ? LEAST : kn_regex_size(re);
 
     if ((int64_t)n <= KN_REGEX_MAX_WORK / size)
@@ -74,6 +74,13 @@ enum rt_status kn_regex_check_work(struct rt_run *r, const struct kn_regex *re, 
                    "a text of %zu bytes is too long for a regular expression of %lld instructions; "
                    "their product may be at most %lld",
                    n, (long long)size, (long long)KN_REGEX_MAX_WORK);
+}
+
+int64_t kn_regex_work(const struct kn_regex *re, size_t n)
+{
+    enum { MATCH = 64 };
+
+    return MATCH + (int64_t)n * kn_regex_size(re);
 }
 
 /* ---- RegexFullMatch ---- */
@@ -87,8 +94,7 @@ static enum rt_status match_all(struct rt_run *r, struct kn_regex *re)
         return r->err->code;
     for (int64_t i = 0; i < rt_tensor_count(&r->in[0]); i++) {
         const struct rt_str *s = &rt_strs(&r->in[0])[i];
-        if (kn_regex_check_work(r, re, s->n) ||
-            rt_run_spend(r, &left, KN_MATCH_WORK + 4 * (int64_t)s->n))
+        if (kn_regex_check_work(r, re, s->n) || rt_run_spend(r, &left, kn_regex_work(re, s->n)))
             return r->err->code;
         if (!kn_regex_matches(re, rt_str_data(s), s->n, &o[i]))
             return rt_fail_memory(r->err, "a regular expression", s->n);
@@ -175,9 +181,7 @@ static enum rt_status replace(struct rt_run *r, struct rewriting *w, const char 
     *is_same = true;
     w->text.n = 0;
     while (at <= n && (*is_same || w->is_global)) {
-        /* A match may read the rest of the text. Its work is therefore estimated as a quarter of
-         * the rest's bytes. */
-        if (rt_run_spend(r, &w->left, KN_MATCH_WORK + (int64_t)(n - at) / 4))
+        if (rt_run_spend(r, &w->left, kn_regex_work(w->re, n - at)))
             return r->err->code;
         if (!kn_regex_find(w->re, s, n, at, group, w->n_groups))
             return rt_fail_memory(r->err, "a regular expression", n);

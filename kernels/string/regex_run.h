@@ -9,9 +9,6 @@
 #include "runtime/base/span.h"
 #include "runtime/core/op.h"
 
-/* The cost of a match in addition to the bytes that it reads, in units of rt_run_spend. */
-enum { KN_MATCH_WORK = 64 };
-
 /* Sets *out to the expression of a pattern. The caller owns a reference to it. */
 enum rt_status kn_regex_compile(struct kn_regex **out, struct rt_span pattern,
                                 struct rt_error *err);
@@ -20,5 +17,8 @@ enum rt_status kn_regex_check_scalar(struct rt_run *r, int k, const char *what);
 /* Refuses a text of n bytes on which a match might take minutes, because RE2 cannot be
  * interrupted. */
 enum rt_status kn_regex_check_work(struct rt_run *r, const struct kn_regex *re, size_t n);
+/* Returns the most work of a match that reads n bytes, which kn_regex_check_work has allowed, for
+ * rt_run_spend. */
+int64_t kn_regex_work(const struct kn_regex *re, size_t n);
 
 #endif

@@ -136,8 +136,7 @@ static bool split(struct splitter *s, const struct rt_str *str)
     for (;; at = next) {
         size_t begin = 0, end = 0;
         bool keep;
-        /* A search may read all of the rest. */
-        if (rt_run_spend(r, &s->tokens.left, KN_MATCH_WORK + (int64_t)(n - at) / 4) ||
+        if (rt_run_spend(r, &s->tokens.left, kn_regex_work(s->delimiter, n - at)) ||
             !find(s, text, n, at, &begin, &end, &next) ||
             rt_run_spend(r, &s->tokens.left, 4 * (int64_t)(next - at)))
             return false;

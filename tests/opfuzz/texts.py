@@ -222,6 +222,19 @@ def swapped_bytes():
     return Case("DecodeRaw", nodes, {"text_piece": piece(b"q")}, [["op"]])
 
 
+def large_patterns():
+    """Yields cases of expressions of thousands of instructions on texts of 2 KB, each of which RE2 reads in up to 100 ms,
+    because its DFA has too many states."""
+    pattern = constant("pattern", Tensor(STRING, (), [b"(a?){900}(a*)*(a|b)*c"]))
+    rewrite = constant("rewrite", Tensor(STRING, (), [b"x"]))
+    texts = [constant("dims", tensor("int32", [1], [200])), constant("one", Tensor(STRING, (), [b"a" * 2000])),
+             Node("x", "Fill", ["dims", "one"], {"T": ["type", STRING], "index_type": ["type", NUMBERS["int32"]]})]
+    replace = {"replace_global": ["b", True]}
+    for op, inputs, attrs in (("RegexFullMatch", ["x", "pattern"], {}), ("RegexReplace", ["x", "pattern", "rewrite"], replace),
+                              ("RegexSplitWithOffsets", ["x", "pattern", "pattern"], {})):
+        yield Case(op, [*texts, pattern, rewrite, Node("op", op, inputs, attrs)], {}, [["op"]])
+
+
 def long_template():
     """Returns a case of StringFormat with a long placeholder. At each position before the match in the template, the
     comparison fails only after 200,000 bytes."""
@@ -348,7 +361,7 @@ def other_cases():
                 for kind in ("", "Resource") for how in ("Update", "Add", "Mul", "Div", "Max")]
     scatters += [many_indices("ScatterNdAdd", True, "float32"), many_indices("ResourceScatterNdUpdate", True, "float32")]
     inputs = [many_inputs(op, t) for op in ("AddN", "AccumulateNV2") for t in ("float32", "half")]
-    return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), long_template(), long_number(), long_word(),
+    return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), *large_patterns(), long_template(), long_number(), long_word(),
             *long_phrase_texts(), *long_segments(), *long_pieces(), many_variants()]
 
 
