@@ -289,7 +289,8 @@ enum rt_status kn_parse_batch(struct kn_parse *s)
     s->part = (struct kn_parse_part *)(void *)p;
     s->last = (int64_t *)(void *)(p + n_part);
     s->entry = (struct kn_parse_entry *)(void *)(p + n_part + n_last);
-    memset(p, 0, n_part + n_last);
+    if (kn_zero_chunks(s->r, p, n_part + n_last))
+        return s->r->err->code;
 
     int64_t row = EXAMPLE_WORK; /* work per example, including the writing of its dense features */
     for (int k = 0; k < m->n_dense; k++)
