@@ -89,7 +89,8 @@ static enum rt_status real_infer(struct rt_infer *x)
         if (length[i] < 0)
             return rt_fail(x->err, RT_INVALID_ARGUMENT, "fft_length[%d] must >= 0, but got: %lld",
                            i, (long long)length[i]);
-        x->out[0].shape.dim[axis] = last && !inverse ? length[i] / 2 + 1 : length[i];
+        /* As in TensorFlow, a spectrum of length 0 is empty. */
+        x->out[0].shape.dim[axis] = last && !inverse && length[i] ? length[i] / 2 + 1 : length[i];
         const int64_t need = last && inverse ? length[i] / 2 + 1 : length[i];
         const enum rt_status bad = check_length(x, axis, need);
         if (bad)

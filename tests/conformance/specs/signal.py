@@ -64,6 +64,9 @@ def real(g, op):
         for s, length in [((0,) * axes, (4,) * axes), ((2,) + (0,) * axes, (4,) * axes), ((0,) + (4,) * axes, (4,) * axes)]:
             # TensorFlow leaves the result uninitialised, and Slipway writes zeros.
             yield Case(num(g, dtype, *s), np.int32(length), check=lambda case, a, b: None if a[0].shape == b[0].shape and not b[0].any() else "shape", **types)
+        if not inverse:
+            for s, length in [((2,) + (0,) * axes, (0,) * axes), ((0,) + (3,) * axes, (0,) * axes)]:
+                yield Case(num(g, dtype, *s), np.int32(length), **types)
         for s, length in [((4,) * axes, (-1,) * axes), ((4,) * axes, (4,) * (axes + 1)), ((4,) * (axes - 1), (4,) * axes), ((4,) * axes, (9,) + (2,) * (axes - 1)),
                           ((4,) * axes, (2,) * (axes - 1) + (9,)), ((0,) + (1,) * axes, (7,) * axes), ((3,) * (axes - 1) + (0,), (7,) * axes)][: 7 if axes > 1 else 6]:
             yield Case(num(g, dtype, *s), np.int32(length), **types)
