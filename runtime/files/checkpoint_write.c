@@ -224,8 +224,8 @@ static enum rt_status index_write(struct index *x, const char *prefix, struct in
 static enum rt_status index_publish(const struct index_file *f, enum rt_status st,
                                     struct rt_error *err)
 {
-    if (!st && rename(f->temp, f->path))
-        st = rt_fail_errno(err, f->path, errno);
+    if (!st)
+        st = rt_file_rename(f->temp, f->path, err);
     if (st)
         unlink(f->temp);
     return st;
@@ -610,8 +610,7 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
         for (int k = 0; k < n_shards[i] && !st; k++) {
             snprintf(from, sizeof from, "%s.data-%05d-of-%05d", prefixes[i], k, n_shards[i]);
             snprintf(to, sizeof to, "%s.data-%05d-of-%05d", destination, at++, m.x.n_shards);
-            if (rename(from, to))
-                st = rt_fail_errno(err, from, errno);
+            st = rt_file_rename(from, to, err);
         }
     }
     st = index_publish(&index, st, err);

@@ -157,15 +157,25 @@ enum rt_status rt_file_write_temp(const char *path, const void *p, size_t n,
     return st;
 }
 
+enum rt_status rt_file_rename(const char *from, const char *to, struct rt_error *err)
+{
+    struct stat old;
+
+    if (!lstat(to, &old) && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode) && !S_ISDIR(old.st_mode))
+        return rt_fail(err, RT_FAILED_PRECONDITION, "%s exists, and is no regular file", to);
+    return rename(from, to) ? rt_fail_errno(err, to, errno) : RT_OK;
+}
+
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err)
 {
     char temp[4200];
     enum rt_status st = rt_file_write_temp(path, p, n, NULL, temp, sizeof temp, err);
 
-    if (!st && rename(temp, path)) {
-        st = rt_fail_errno(err, path, errno);
+    if (st)
+        return st;
+    st = rt_file_rename(temp, path, err);
+    if (st)
         unlink(temp);
-    }
     return st;
 }
 

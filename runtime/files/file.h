@@ -29,6 +29,9 @@ ssize_t rt_file_read_at(int fd, void *dst, size_t n, int64_t offset);
  * points to the file's descriptor. Returns RT_DATA_LOSS if the file ends too early. */
 enum rt_status rt_file_read_exactly(void *fd, uint64_t offset, void *dst, size_t n,
                                     struct rt_error *err);
+/* Renames the file `from` to `to`. An existing file `to` is replaced, but a device, FIFO or socket
+ * is refused with RT_FAILED_PRECONDITION: a rename would replace it as well. */
+enum rt_status rt_file_rename(const char *from, const char *to, struct rt_error *err);
 /* Writes a temporary file in the directory of `path` and renames it to `path`, so that the file is
  * never incomplete. */
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err);

@@ -72,8 +72,8 @@ enum rt_status rt_file_writer_close(struct rt_file_writer *f, enum rt_status st,
 enum rt_status rt_file_writer_publish(const struct rt_file_writer *f, enum rt_status st,
                                       struct rt_error *err)
 {
-    if (!st && rename(f->temp, f->path))
-        st = rt_fail_errno(err, f->path, errno);
+    if (!st)
+        st = rt_file_rename(f->temp, f->path, err);
     if (st)
         unlink(f->temp);
     return st;

@@ -134,8 +134,8 @@ struct rt_model_signature {
     struct rt_callable *call;
     /* whether the signature changes state, so that its requests are not batched */
     bool writes;
-    /* Whether a run draws random numbers. Such a run must not be repeated, because the generators of
-     * the nodes that have a seed advance. */
+    /* Whether a run draws random numbers. Such a run must not be repeated, because the generators
+     * of the nodes that have a seed advance. */
     bool draws;
     bool rowwise;
     /* why the signature is not `rowwise`; valid as long as the model */

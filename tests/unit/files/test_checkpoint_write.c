@@ -2,6 +2,7 @@
 #include "tests/unit/files/checkpoint_fixture.h"
 
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -232,6 +233,29 @@ static void a_merge_refuses_shards_that_cannot_be_numbered(void **state)
                  RT_DATA_LOSS, &err, "shard 2147483647 of 10000");
 }
 
+/* A process that runs as root could otherwise replace a device that the system needs. */
+static void a_save_replaces_no_fifo(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"fifo.data-00000-of-00001", "fifo.index"};
+    const char *const name = "bytes";
+    struct rt_error err = {0};
+    struct rt_tensor t;
+    struct stat info;
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_U8, 1, (int64_t[]){1}, &err), &err);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mkfifo(folder_path(files[i]), 0600), 0);
+        assert_fails(rt_checkpoint_write(folder_path("fifo"), 1, &name, &t, NULL, NULL, &err),
+                     RT_FAILED_PRECONDITION, &err, "exists, and is no regular file");
+        assert_int_equal(lstat(folder_path(files[i]), &info), 0);
+        assert_true(S_ISFIFO(info.st_mode));
+        assert_int_equal(unlink(folder_path(files[i])), 0);
+    }
+    assert_ok(rt_checkpoint_write(folder_path("fifo"), 1, &name, &t, NULL, NULL, &err), &err);
+    rt_tensor_clear(&t);
+}
+
 /* The file system has 4 GiB, of which 52,428 blocks are kept free. */
 static void a_save_leaves_a_part_of_the_file_system_free(void **state)
 {
@@ -300,6 +324,7 @@ int main(void)
         cmocka_unit_test(merged_parts_are_as_tensorflow_merges_them),
         cmocka_unit_test(a_merge_refuses_shards_that_cannot_be_numbered),
         cmocka_unit_test(a_tensor_larger_than_a_window_is_read_whole),
+        cmocka_unit_test(a_save_replaces_no_fifo),
         cmocka_unit_test(a_save_leaves_a_part_of_the_file_system_free),
         cmocka_unit_test(a_file_system_that_reports_no_blocks_can_be_written),
     };
