@@ -176,11 +176,9 @@ void rt_session_memory_freed(struct rt_session *s);
 /* Returns whether the plan, or at least its first segment, is compiled for some feeds with `rows`
  * rows, on the CPU or any accelerator. Ignores other dimensions. The result may be out of date. */
 bool rt_callable_is_compiled(const struct rt_callable *c, int64_t rows);
-
 /* Returns whether the callable changes state or may block, and therefore runs alone. */
 bool rt_callable_writes(const struct rt_callable *c);
-/* Returns whether a run of the callable draws random numbers, and so advances generators. */
-bool rt_callable_draws(const struct rt_callable *c);
+bool rt_callable_draws(const struct rt_callable *c); /* whether a run draws random numbers */
 enum rt_dtype rt_callable_feed_dtype(const struct rt_callable *c, int feed);
 /* Performs the first check of a run: whether each feed has the dtype of its placeholder. If not,
  * returns RT_INVALID_ARGUMENT with TensorFlow's message. May be called on any thread. */

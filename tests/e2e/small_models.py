@@ -306,8 +306,8 @@ def write_counting(folder):
 
 def write_queue(folder, capacity, ref=False):
     """Writes a model with a FIFO queue of floats. `put` enqueues x, and `put_many` enqueues each element of x. `take`
-    dequeues one float, `take_many` dequeues x floats, and `spin` dequeues one float and counts up to it. `size` returns the number of floats, and
-    `close` closes the queue. The handle is a resource, or a TensorFlow 1 ref if `ref` is true."""
+    dequeues one float, `take_many` dequeues x floats, and `spin` dequeues one float and counts up to it. `size` returns
+    the number of floats, and `close` closes the queue. The handle is a resource, or a TensorFlow 1 ref if `ref` is true."""
     end = "" if ref else "V2"
 
     def queue_op(g, name, op, *inputs, **lists):
