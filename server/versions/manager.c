@@ -236,6 +236,7 @@ static void serve(struct srv_manager *m)
             m->next_poll = wait > 0 ? rt_now_ns() + earlier(wait, INT32_MAX) * SECOND : RT_NEVER;
             rt_mutex_lock(&m->mu);
             m->first_poll_done = true;
+            srv_mgr_note_ready(m);
             rt_cond_broadcast(&m->changed);
             rt_mutex_unlock(&m->mu);
         }
@@ -249,6 +250,7 @@ static void serve(struct srv_manager *m)
         if (m->reload)
             next = earlier(next, now + SECOND);
         next = earlier(next, srv_mgr_check_switches(m, now));
+        next = earlier(next, srv_mgr_note_overdue(m, now));
         next = earlier(next, srv_loader_advance(m->loader, now));
         next = earlier(next, srv_mgr_end_requests(m, now));
         next = earlier(earlier(next, m->next_config), m->again_at);
@@ -393,6 +395,7 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
     srv_mgr_take_configs(m, base, folder);
     for (int i = 0; i < m->n_models; i++)
         m->models[i]->is_initial = true;
+    srv_mgr_count_models(m);
     m->unloader =
         srv_mgr_unloader_new(m, o->num_unload_threads > 0 ? (int)o->num_unload_threads : 1);
     const int64_t n_slots = o->num_load_threads > 0 ? o->num_load_threads : 2;
@@ -515,6 +518,7 @@ void srv_manager_stop(struct srv_manager *m)
         return;
     rt_mutex_lock(&m->mu);
     m->stopping = true;
+    srv_mgr_note_ready(m);
     rt_cond_broadcast(&m->changed);
     rt_mutex_unlock(&m->mu);
     srv_mgr_wake(m);

@@ -35,6 +35,7 @@ void srv_mgr_point_models(struct srv_manager *m)
     point_models_at_locked(m, m->base);
     point_models_at_locked(m, m->folder);
     rt_mutex_unlock(&m->mu);
+    srv_mgr_count_models(m);
 }
 
 /* Replaces m->base with `base` and m->folder with `folder`, and takes ownership of both. A NULL
@@ -56,8 +57,10 @@ void srv_mgr_take_configs(struct srv_manager *m, struct srv_config *base, struct
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < m->n_models; i++) {
         /* --model_wait_seconds is counted from the time at which a model is configured */
-        if (!m->models[i]->config)
+        if (!m->models[i]->config) {
             m->models[i]->since = rt_now_ns();
+            m->models[i]->is_overdue = false;
+        }
         m->models[i]->config = NULL;
     }
     rt_mutex_unlock(&m->mu);

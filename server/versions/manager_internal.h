@@ -137,6 +137,10 @@ struct srv_manager {
     /* the models, sorted by name; accessed under the same rule as n_models */
     struct srv_managed **models;
     bool first_poll_done; /* guarded by mu */
+    /* the sum of the models' `counted`; guarded by mu */
+    struct srv_readiness readiness;
+    /* Whether the models and the manager are ready. Written under mu, and read by any thread. */
+    atomic_bool is_ready;
 
     /* The members below belong to the manager's thread. */
     /* The current configuration. `base` comes from the flags, the config file or a reload, and

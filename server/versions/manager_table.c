@@ -98,6 +98,93 @@ void srv_mgr_add_unavailable(struct srv_unavailable *list, const char *model,
         srv_mgr_add_text(list, "{{name: %s} due to error: %s}, ", model, text);
 }
 
+/* ---- readiness ---- */
+
+/* Readiness is counted when something changes, so that a reader need not examine the models. */
+
+void srv_mgr_note_ready(struct srv_manager *m)
+{
+    const struct srv_readiness *r = &m->readiness;
+
+    atomic_store(&m->is_ready, m->first_poll_done && !m->stopping && !r->n_waiting &&
+                                   (r->n_serving || !r->n_wanted));
+}
+
+/* Adds `n`, which is 1 or -1, to the numbers of the model's versions that are like `e`. */
+static void count_version(const struct srv_managed_version *e, int n)
+{
+    struct srv_managed *model = e->model;
+
+    if (e->state == SRV_AVAILABLE)
+        model->n_available += n;
+    if (e->wanted)
+        model->n_wanted += n;
+    if (e->wanted && e->state == SRV_END && e->code)
+        model->n_failed += n;
+}
+
+/* Replaces what the model adds to the manager's readiness. */
+static void count_model(struct srv_manager *m, struct srv_managed *model)
+{
+    const bool serves = model->n_available > 0;
+    const bool is_wanted = model->config && !model->is_off;
+    const bool has_failed = model->n_wanted && model->n_failed == model->n_wanted;
+    const struct srv_readiness now = {
+        .n_waiting = model->is_initial && is_wanted && !serves && !model->is_overdue && !has_failed,
+        .n_serving = serves,
+        .n_wanted = is_wanted,
+    };
+
+    m->readiness.n_waiting += now.n_waiting - model->counted.n_waiting;
+    m->readiness.n_serving += now.n_serving - model->counted.n_serving;
+    m->readiness.n_wanted += now.n_wanted - model->counted.n_wanted;
+    model->counted = now;
+    srv_mgr_note_ready(m);
+}
+
+void srv_mgr_count_models(struct srv_manager *m)
+{
+    rt_mutex_lock(&m->mu);
+    for (int i = 0; i < m->n_models; i++)
+        count_model(m, m->models[i]);
+    rt_mutex_unlock(&m->mu);
+}
+
+int64_t srv_mgr_note_overdue(struct srv_manager *m, int64_t now)
+{
+    const int64_t wait = m->server->options.model_wait_seconds;
+    const int64_t wait_ns = (wait < INT32_MAX ? wait : INT32_MAX) * SECOND;
+    int64_t next = RT_NEVER;
+
+    for (int i = 0; wait && i < m->n_models; i++) {
+        struct srv_managed *model = m->models[i];
+        const int64_t at = model->since + wait_ns;
+        if (!model->is_initial || model->is_overdue || !model->config)
+            continue;
+        if (now <= at) {
+            next = at < next ? at + 1 : next;
+            continue;
+        }
+        rt_mutex_lock(&m->mu);
+        model->is_overdue = true;
+        count_model(m, model);
+        rt_mutex_unlock(&m->mu);
+    }
+    return next;
+}
+
+/* ---- models and versions ---- */
+
+void srv_mgr_set_wanted(struct srv_manager *m, struct srv_managed_version *e, bool wanted)
+{
+    rt_mutex_lock(&m->mu);
+    count_version(e, -1);
+    e->wanted = wanted;
+    count_version(e, 1);
+    count_model(m, e->model);
+    rt_mutex_unlock(&m->mu);
+}
+
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text)
 {
@@ -110,8 +197,11 @@ void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enu
     free(e->message);
     e->message = copy;
     e->no_message = has_text && !copy;
+    count_version(e, -1);
     e->code = code;
     e->state = to;
+    count_version(e, 1);
+    count_model(m, e->model);
     rt_cond_broadcast(&m->changed);
     rt_mutex_unlock(&m->mu);
 }
@@ -231,6 +321,7 @@ struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_
     if (!e)
         return NULL;
     e->version = version;
+    e->model = model;
     e->state = SRV_START;
     rt_mutex_lock(&m->mu);
     if (model->n_entries == model->capacity) {
@@ -283,6 +374,7 @@ void srv_mgr_set_off(struct srv_manager *m, struct srv_managed *model, bool is_o
 {
     rt_mutex_lock(&m->mu);
     model->is_off = is_off;
+    count_model(m, model);
     rt_mutex_unlock(&m->mu);
 }
 

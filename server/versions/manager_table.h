@@ -26,6 +26,7 @@ struct srv_problem {
 /* A model's version. The version is wanted now or was wanted earlier. */
 struct srv_managed_version {
     int64_t version;
+    struct srv_managed *model;
     /* The manager's thread writes the members up to `problem`, and other threads read them. A
      * thread that writes or reads them holds the manager's lock. */
     enum srv_state state;
@@ -66,6 +67,12 @@ struct srv_managed_version {
     struct srv_version *live;
 };
 
+/* Numbers of models on which the server's readiness depends. */
+struct srv_readiness {
+    int n_waiting; /* initial models that may still become AVAILABLE in their time */
+    int n_serving, n_wanted;
+};
+
 struct srv_managed {
     char *name;
     /* the model's configuration, or NULL if the model is no longer configured */
@@ -73,7 +80,15 @@ struct srv_managed {
     int n_entries, capacity;
     /* the versions, highest first; guarded by the manager's lock */
     struct srv_managed_version **entries;
+    /* Numbers of versions that are AVAILABLE, that are wanted, and that are wanted but have failed.
+     * Guarded by the manager's lock. */
+    int n_available, n_wanted, n_failed;
+    /* What the model adds to the manager's readiness. Guarded by the manager's lock. */
+    struct srv_readiness counted;
     bool is_initial;
+    /* Whether the manager's thread has noted that --model_wait_seconds have passed since `since`.
+     * Guarded by the manager's lock. */
+    bool is_overdue;
     /* Whether the model is no longer configured and all its versions have ended. Set by
      * srv_mgr_note_gone_models, on the manager's thread. */
     bool gone;
@@ -123,6 +138,15 @@ const char *srv_mgr_state_text(const struct srv_managed_version *e);
  * or END. The reason for START is why the version is not loaded yet. */
 void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enum srv_state to,
                        enum rt_status code, const char *text);
+/* Changes whether the model's version policy selects a version. */
+void srv_mgr_set_wanted(struct srv_manager *m, struct srv_managed_version *e, bool wanted);
+/* Updates the manager's readiness after a change of all models. */
+void srv_mgr_count_models(struct srv_manager *m);
+/* Updates the manager's readiness if --model_wait_seconds have passed for a model. Returns the time
+ * at which to call this function again, or RT_NEVER. */
+int64_t srv_mgr_note_overdue(struct srv_manager *m, int64_t now);
+/* Must be called under the manager's lock after a change of `first_poll_done` or `stopping`. */
+void srv_mgr_note_ready(struct srv_manager *m);
 struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n);
 /* Adds the models of `config`, which may be NULL, that the table does not contain. Does not set
  * their configurations. Readers of the table wait only while its array is replaced. If memory runs

@@ -267,9 +267,7 @@ void srv_mgr_look_at_entries(struct srv_manager *m, bool only_new, int64_t now)
 
 static void set_wanted(struct srv_manager *m, struct srv_managed_version *e, bool wanted)
 {
-    rt_mutex_lock(&m->mu);
-    e->wanted = wanted;
-    rt_mutex_unlock(&m->mu);
+    srv_mgr_set_wanted(m, e, wanted);
     if (!wanted && e->load)
         srv_loader_cancel(m->loader, e->load);
 }

@@ -193,47 +193,9 @@ enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
     return RT_OK;
 }
 
-static bool serves(const struct srv_managed *model)
-{
-    for (int i = 0; model && i < model->n_entries; i++)
-        if (model->entries[i]->state == SRV_AVAILABLE)
-            return true;
-    return false;
-}
-
-/* The numbers of models on which the server's readiness depends. */
-struct readiness {
-    int n_waiting; /* initial models that may still become AVAILABLE in their time */
-    int n_serving, n_wanted;
-};
-
-static struct readiness count_locked(struct srv_manager *m) RT_REQUIRES(m->mu)
-{
-    struct readiness r = {0};
-
-    for (int i = 0; i < m->n_models; i++) {
-        const struct srv_managed_version *why = NULL;
-        const struct srv_managed *model = m->models[i];
-        bool serving = serves(model);
-        bool is_wanted = model->config && !model->is_off;
-        r.n_serving += serving;
-        r.n_wanted += is_wanted;
-        r.n_waiting += model->is_initial && is_wanted && !serving && !is_overdue(m, model) &&
-                       srv_mgr_settled(m, model, false, &why) == SRV_WAITING;
-    }
-    return r;
-}
-
 bool srv_is_ready(struct srv_manager *m)
 {
-    if (!m || atomic_load(&m->server->draining))
-        return false;
-    rt_mutex_lock(&m->mu);
-    const struct readiness r = count_locked(m);
-    const bool ready =
-        m->first_poll_done && !m->stopping && !r.n_waiting && (r.n_serving || !r.n_wanted);
-    rt_mutex_unlock(&m->mu);
-    return ready;
+    return m && !atomic_load(&m->server->draining) && atomic_load(&m->is_ready);
 }
 
 enum rt_status srv_fail_not_ready(struct srv_manager *m, struct rt_error *err)
@@ -245,7 +207,7 @@ enum rt_status srv_fail_not_ready(struct srv_manager *m, struct rt_error *err)
     if (atomic_load(&m->server->draining))
         return rt_fail(err, RT_UNAVAILABLE, "the server is shutting down");
     rt_mutex_lock(&m->mu);
-    const struct readiness r = count_locked(m);
+    const struct srv_readiness r = m->readiness;
     rt_mutex_unlock(&m->mu);
     if (r.n_waiting)
         return rt_fail(err, RT_UNAVAILABLE,
@@ -271,7 +233,8 @@ bool srv_model_is_ready(struct srv_manager *m, struct rt_span model)
     if (atomic_load(&m->server->draining))
         return false;
     rt_mutex_lock(&m->mu);
-    bool ready = serves(srv_mgr_find_model(m, (const char *)model.p, model.n));
+    const struct srv_managed *managed = srv_mgr_find_model(m, (const char *)model.p, model.n);
+    const bool ready = managed && managed->n_available;
     rt_mutex_unlock(&m->mu);
     return ready;
 }

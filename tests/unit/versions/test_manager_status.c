@@ -1,0 +1,88 @@
+/* Tests what the manager answers about readiness and states when it has many models or versions. */
+#include "tests/unit/versions/manager_fixture.h"
+
+#include <unistd.h>
+
+#include "runtime/base/clock.h"
+#include "tests/support/folder.h"
+
+/* Returns the processor time of 2,000 calls. */
+static int64_t time_ready(void)
+{
+    const int64_t begin = rt_thread_cpu_ns();
+
+    for (int i = 0; i < 2000; i++)
+        assert_true(srv_is_ready(fixture.manager));
+    return rt_thread_cpu_ns() - begin;
+}
+
+static int64_t time_lookup(void)
+{
+    const int64_t begin = rt_thread_cpu_ns();
+
+    for (int i = 0; i < 2000; i++)
+        assert_true(srv_model_is_ready(fixture.manager, rt_span_str("good")));
+    return rt_thread_cpu_ns() - begin;
+}
+
+static void readiness_does_not_take_longer_with_many_models(void **state)
+{
+    (void)state;
+    char dir[32];
+    for (int i = 0; i < 1000; i++) {
+        snprintf(dir, sizeof dir, "models/empty%d", i);
+        folder_make(dir);
+    }
+    mf_add_version("models/good/1", "ok");
+    assert_ok(MF_START(mf_flag("models", "models"), "--model_wait_seconds=1"), &fixture.err);
+    assert_true(mf_comes_to("good", 1, SRV_AVAILABLE));
+    const int64_t end = rt_now_ns() + MF_SAFETY_LIMIT_MS * INT64_C(1000000);
+    while (!srv_is_ready(fixture.manager) && rt_now_ns() < end)
+        usleep(10000);
+    assert_true(time_ready() < 20 * time_lookup());
+}
+
+/* Waits until the server is ready, or is not. */
+static bool comes_to_ready(bool want)
+{
+    const int64_t end = rt_now_ns() + MF_SAFETY_LIMIT_MS * INT64_C(1000000);
+
+    while (srv_is_ready(fixture.manager) != want && rt_now_ns() < end)
+        usleep(10000);
+    return srv_is_ready(fixture.manager) == want;
+}
+
+static void readiness_follows_loads_and_configurations(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"a", "b"};
+    mf_add_version("a/1", "ok");
+    mf_add_version("b/1", "bad");
+    MF_CONFIG("a", "b");
+    atomic_store(&fixture.load_held, true);
+    assert_ok(MF_START(mf_flag("model_config_file", "models.config"),
+                       "--model_config_file_poll_wait_seconds=1"),
+              &fixture.err);
+    assert_true(mf_comes_to("a", 1, SRV_LOADING));
+    assert_false(srv_is_ready(fixture.manager));
+    atomic_store(&fixture.load_held, false);
+    assert_true(comes_to_ready(true));
+    assert_true(mf_comes_to("a", 1, SRV_AVAILABLE));
+    assert_int_equal(mf_state_of("b", 1, NULL, 0), SRV_END);
+    mf_write_config(models + 1, 1);
+    assert_true(comes_to_ready(false));
+    assert_fails(srv_fail_not_ready(fixture.manager, &fixture.err), RT_UNAVAILABLE, &fixture.err,
+                 "none of 1 model is available");
+    mf_write_config(models, 2);
+    assert_true(comes_to_ready(true));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, mf_set_up, mf_tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(readiness_does_not_take_longer_with_many_models),
+        TEST(readiness_follows_loads_and_configurations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
