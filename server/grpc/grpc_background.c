@@ -1,6 +1,6 @@
 /*
  * Threads for slow work other than inference: admin actions, inflating, reading and freeing
- * messages, and writing descriptions of large models. The I/O loops serve other calls meanwhile.
+ * messages, and gathering and writing long descriptions. The I/O loops serve other calls meanwhile.
  * Each kind of work has its own thread. A client's large message thus does not delay another
  * client's small message or an admin action. One thread inflates messages and another reads them,
  * so that an inflated message is freed before other messages of its connection are inflated.

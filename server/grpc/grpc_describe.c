@@ -6,10 +6,15 @@
 
 enum { MOST_BYTES = 64 << 20 }; /* maximum size of a response */
 
-/* Charges a large response to the budget, writes it and sends it. Runs on a background thread. */
+/* Gathers what a response lists, charges the response to the budget, writes it and sends it. Runs
+ * on a background thread. */
 static bool respond_in_background(struct srv_call *c)
 {
-    const struct srv_description *d = c->state;
+    const struct srv_description_steps *steps = c->method->endpoint->grpc.describe;
+    struct srv_description *d = c->state;
+    /* The memory of what is gathered is needed only until the response is written. */
+    const bool gathers = steps->gather && d->n_items > SRV_GATHER_ON_LOOP_ITEMS;
+    struct rt_arena *arena = gathers ? rt_arena_new(SRV_GATHER_BYTES) : NULL, *own = d->arena;
     struct rt_bytes out;
     char *p = NULL;
     size_t n = 0;
@@ -18,15 +23,21 @@ static bool respond_in_background(struct srv_call *c)
     rt_bytes_init(&out, MOST_BYTES);
     if (atomic_load_explicit(&c->job.cancelled, memory_order_relaxed))
         st = rt_fail(&c->err, RT_CANCELLED, "the client has left");
-    if (!st)
+    if (!st && gathers) {
+        d->arena = arena;
+        st = arena ? steps->gather(d) : rt_fail_memory(&c->err, "a description", 0);
+    }
+    if (!st && d->bytes > SRV_DESCRIBE_ON_LOOP_BYTES)
         st = srv_call_charge(c, d->bytes, "the response");
     if (!st) {
-        c->method->endpoint->grpc.describe->write(d, &out);
+        steps->write(d, &out);
         p = rt_bytes_take(&out, &n);
         if (!p)
             st = rt_fail_memory(&c->err, "the response", out.limit);
     }
     rt_bytes_clear(&out);
+    d->arena = own;
+    rt_arena_free(arena);
     srv_call_respond_expected(c, p, n, st, st ? rt_error_text(&c->err) : NULL);
     return false;
 }
@@ -46,11 +57,14 @@ void srv_grpc_describe(struct srv_call *c)
         st = steps->find(d);
         c->model = d->spec.name;
     }
+    const bool in_background = !st && steps->gather && d->n_items > SRV_GATHER_ON_LOOP_ITEMS;
+    if (!st && steps->gather && !in_background)
+        st = steps->gather(d);
     if (st) {
         srv_call_fail(c, st);
         return;
     }
-    if (d->bytes <= SRV_DESCRIBE_ON_LOOP_BYTES) {
+    if (!in_background && d->bytes <= SRV_DESCRIBE_ON_LOOP_BYTES) {
         struct rt_bytes out;
         rt_bytes_init(&out, MOST_BYTES);
         steps->write(d, &out);

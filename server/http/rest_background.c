@@ -1,6 +1,6 @@
 /*
  * Threads for slow work other than inference: writing the metrics page and the events of the web
- * page, building plans for the web page, writing descriptions of large models, and freeing the
+ * page, building plans for the web page, gathering and writing long descriptions, and freeing the
  * memory of large requests. The time for this work depends on the number of versions, the size of a
  * model, or the size of the memory. Meanwhile the I/O loops serve other connections. The threads
  * also compress what they write. The queues need no fairness between connections, because each

@@ -2,10 +2,35 @@
  * (struct srv_description_steps). */
 #include "server/http/rest_request.h"
 
-static bool describe(struct srv_rest_request *r)
+static void write(struct srv_rest_request *r)
 {
     r->route.endpoint->rest.describe->write(&r->description, &r->out);
     srv_rest_ok(r, "application/json");
+}
+
+static bool write_in_background(struct srv_rest_request *r)
+{
+    write(r);
+    return true;
+}
+
+/* Gathers what the response lists in an arena of its own, so that the memory is needed only until
+ * the response is written. */
+static bool gather_in_background(struct srv_rest_request *r)
+{
+    struct srv_description *d = &r->description;
+    struct rt_arena *arena = rt_arena_new(SRV_GATHER_BYTES), *own = d->arena;
+    enum rt_status st = arena ? RT_OK : rt_fail_memory(&r->err, "a description", 0);
+
+    d->arena = arena;
+    if (!st)
+        st = r->route.endpoint->rest.describe->gather(d);
+    if (st)
+        srv_rest_fail(r, st);
+    else
+        write(r);
+    d->arena = own;
+    rt_arena_free(arena);
     return true;
 }
 
@@ -41,8 +66,17 @@ bool srv_rest_describe(struct srv_rest_request *r)
     r->job.version = d->version;
     if (d->version)
         srv_hold(r->io_loop, d->version); /* the handle is released when the response is sent */
+    const bool gathers = r->route.endpoint->rest.describe->gather;
+    if (gathers && d->n_items > SRV_GATHER_ON_LOOP_ITEMS)
+        return srv_rest_in_background(r, gather_in_background);
+    if (gathers)
+        st = r->route.endpoint->rest.describe->gather(d);
+    if (st) {
+        srv_rest_fail(r, st);
+        return false;
+    }
     if (d->bytes > SRV_DESCRIBE_ON_LOOP_BYTES)
-        return srv_rest_in_background(r, describe);
-    describe(r);
+        return srv_rest_in_background(r, write_in_background);
+    write(r);
     return false;
 }

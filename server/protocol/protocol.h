@@ -21,12 +21,15 @@ struct srv_version_status;
 
 /*
  * A request for information about the server or a model. The transport calls `find` on the I/O
- * loop, and then `write`. If the response is large, the transport charges `bytes` to the budget and
- * calls `write` on a background thread.
+ * loop, and then `gather` and `write`. If the response lists many items or is large, the transport
+ * calls them on a background thread, which handles one request at a time, and charges `bytes` to
+ * the budget before `write`.
  */
 struct srv_description {
     struct srv_server *server;
     const struct srv_map *map;
+    /* The request's arena. In `gather` and `write` on a background thread, an arena that is freed
+     * after `write`. */
     struct rt_arena *arena;
     struct rt_error *err;
     struct srv_cursor message; /* the request message or body, valid only in `find` */
@@ -35,20 +38,30 @@ struct srv_description {
     /* Set by `find`: the version to describe, or NULL. The transport holds a reference to it until
      * the response is sent. */
     struct srv_version *version;
-    struct srv_version_status *versions; /* set by `find`: the `n` versions to list */
+    /* set by `find`: the approximate number of models and versions that `gather` examines */
+    int n_items;
+    struct srv_version_status *versions; /* set by `gather`: the `n` versions to list */
     int n;
-    size_t bytes; /* set by `find`: approximate size of the response */
-    /* private data that `find` passes to `write`, allocated in `arena` */
+    bool only_ready; /* set by `find` for `gather`: whether to list only what is AVAILABLE */
+    size_t bytes;    /* set by `find` or `gather`: approximate size of the response */
+    /* private data that `find` or `gather` passes to `write`, allocated in `arena` */
     const void *state;
 };
 
-/* The I/O loop itself writes a response if srv_description.bytes is at most this. Such a response
- * is not charged to the budget, so that it can be sent even while memory is short. */
+/* The I/O loop itself writes a response if srv_description.bytes is at most this, unless the
+ * response was gathered on a background thread. Such a small response is not charged to the budget,
+ * so that it can be sent even while memory is short. */
 enum { SRV_DESCRIBE_ON_LOOP_BYTES = 16 << 10 };
+/* The I/O loop itself calls `gather` if srv_description.n_items is at most this. */
+enum { SRV_GATHER_ON_LOOP_ITEMS = 64 };
+/* maximum size of the arena of `gather` on a background thread */
+enum { SRV_GATHER_BYTES = 512 << 20 };
 
 struct srv_description_steps {
     enum rt_status (*find)(struct srv_description *d);
     void (*write)(const struct srv_description *d, struct rt_bytes *out);
+    /* Copies what the response lists. NULL if `find` does so. */
+    enum rt_status (*gather)(struct srv_description *d);
 };
 
 /*

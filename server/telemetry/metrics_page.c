@@ -250,8 +250,8 @@ static void states(struct page *p)
         &p->text, "slipway_model_state", "gauge",
         "1 for the state that a version is in: START, LOADING, AVAILABLE, UNLOADING, END; NONE: "
         "the model has no version.");
-    if (!arena ||
-        (p->server->manager && srv_status_models(p->server->manager, arena, &models, &n_models))) {
+    if (!arena || (p->server->manager &&
+                   srv_status_models(p->server->manager, false, arena, &models, &n_models))) {
         rt_bytes_no_memory(p->out);
         n_models = 0;
     }

@@ -233,7 +233,8 @@ static void write_models(struct writing *w)
     const char *const *models;
     int n = 0;
 
-    if (!w->names || !w->states || srv_status_models(w->server->manager, w->names, &models, &n)) {
+    if (!w->names || !w->states ||
+        srv_status_models(w->server->manager, false, w->names, &models, &n)) {
         rt_bytes_no_memory(w->out);
         return;
     }

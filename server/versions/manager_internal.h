@@ -134,6 +134,7 @@ struct srv_manager {
     bool reread;                     /* whether the config file must be read again; guarded by mu */
     /* number of models; written by the manager's thread and read by other threads, both under mu */
     int n_models;
+    int n_entries; /* number of versions of all models; accessed under the same rule */
     /* the models, sorted by name; accessed under the same rule as n_models */
     struct srv_managed **models;
     bool first_poll_done; /* guarded by mu */

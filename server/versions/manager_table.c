@@ -206,25 +206,32 @@ void srv_mgr_set_state(struct srv_manager *m, struct srv_managed_version *e, enu
     rt_mutex_unlock(&m->mu);
 }
 
-struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n)
+/* Compares a name of n bytes with a model's name, in the order of the table. */
+static int compare(const char *name, size_t n, const struct srv_managed *model)
+{
+    const size_t k = strlen(model->name);
+    /* `name` may be NULL if n is 0 */
+    const int c = n ? memcmp(name, model->name, n < k ? n : k) : 0;
+    return c ? c : n < k ? -1 : n > k;
+}
+
+int srv_mgr_first_model(const struct srv_manager *m, const char *name, size_t n)
 {
     int low = 0, high = m->n_models;
     while (low < high) {
-        int mid = (low + high) / 2;
-        const char *other = m->models[mid]->name;
-        size_t k = strlen(other);
-        /* `name` may be NULL if n is 0 */
-        int c = n ? memcmp(name, other, n < k ? n : k) : 0;
-        if (c == 0)
-            c = n < k ? -1 : n > k;
-        if (c == 0)
-            return m->models[mid];
-        if (c < 0)
-            high = mid;
-        else
+        const int mid = low + (high - low) / 2;
+        if (compare(name, n, m->models[mid]) > 0)
             low = mid + 1;
+        else
+            high = mid;
     }
-    return NULL;
+    return low;
+}
+
+struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *name, size_t n)
+{
+    const int i = srv_mgr_first_model(m, name, n);
+    return i < m->n_models && compare(name, n, m->models[i]) == 0 ? m->models[i] : NULL;
 }
 
 static struct srv_managed *model_new(const char *name)
@@ -300,7 +307,8 @@ void srv_mgr_free_model(struct srv_managed *model)
     free(model);
 }
 
-struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, int64_t version)
+/* Returns the index of the first version that is `version` or lower. */
+static int first_from(const struct srv_managed *model, int64_t version)
 {
     int low = 0, high = model->n_entries;
     while (low < high) {
@@ -310,8 +318,19 @@ struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, 
         else
             high = mid;
     }
-    return low < model->n_entries && model->entries[low]->version == version ? model->entries[low]
-                                                                             : NULL;
+    return low;
+}
+
+struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, int64_t version)
+{
+    const int i = first_from(model, version);
+    return i < model->n_entries && model->entries[i]->version == version ? model->entries[i] : NULL;
+}
+
+int srv_mgr_first_below(const struct srv_managed *model, int64_t version)
+{
+    const int i = first_from(model, version);
+    return i < model->n_entries && model->entries[i]->version == version ? i + 1 : i;
 }
 
 struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
@@ -340,6 +359,7 @@ struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_
     for (; i > 0 && model->entries[i - 1]->version < version; i--)
         model->entries[i] = model->entries[i - 1];
     model->entries[i] = e;
+    m->n_entries++;
     rt_cond_broadcast(&m->changed);
     rt_mutex_unlock(&m->mu);
     return e;
@@ -364,6 +384,7 @@ void srv_mgr_forget_old_entries(struct srv_manager *m, struct srv_managed *model
         model->entries[i] = model->entries[n_kept];
         model->entries[n_kept++] = e;
     }
+    m->n_entries -= n - n_kept;
     model->n_entries = n_kept;
     rt_mutex_unlock(&m->mu);
     for (int i = n_kept; i < n; i++)
@@ -408,8 +429,10 @@ void srv_mgr_note_gone_models(struct srv_manager *m)
     rt_mutex_lock(&m->mu);
     for (int i = 0; i < n; i++) {
         struct srv_managed *model = m->models[i];
-        if (model->gone && ++n_gone > MAX_GONE_MODELS)
+        if (model->gone && ++n_gone > MAX_GONE_MODELS) {
+            m->n_entries -= model->n_entries;
             continue;
+        }
         /* moves the models to remove behind the models to keep */
         m->models[i] = m->models[n_kept];
         m->models[n_kept++] = model;

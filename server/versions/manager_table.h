@@ -154,6 +154,10 @@ struct srv_managed *srv_mgr_find_model(const struct srv_manager *m, const char *
 bool srv_mgr_add_models(struct srv_manager *m, const struct srv_config *config);
 void srv_mgr_free_model(struct srv_managed *model);
 void srv_mgr_set_off(struct srv_manager *m, struct srv_managed *model, bool is_off);
+/* Returns the index of the first model whose name is `name` or comes after it. */
+int srv_mgr_first_model(const struct srv_manager *m, const char *name, size_t n);
+/* Returns the index of the first version that is lower than `version`. */
+int srv_mgr_first_below(const struct srv_managed *model, int64_t version);
 struct srv_managed_version *srv_mgr_find_entry(const struct srv_managed *model, int64_t version);
 struct srv_managed_version *srv_mgr_add_entry(struct srv_manager *m, struct srv_managed *model,
                                               int64_t version);

@@ -6,6 +6,10 @@
 #include "runtime/base/clock.h"
 #include "server/versions/manager_internal.h"
 
+/* The number of versions or models that are copied under one hold of the manager's lock. This takes
+ * less than 0.1 ms. */
+enum { SLICE = 256 };
+
 /* Returns whether --model_wait_seconds have passed since the model was configured. */
 static bool is_overdue(const struct srv_manager *m, const struct srv_managed *model)
 {
@@ -84,27 +88,50 @@ const char *srv_state_name(enum srv_state s)
     return "UNKNOWN";
 }
 
-static enum rt_status copy_status(const struct srv_managed *model, bool has_version,
-                                  int64_t version, struct rt_arena *arena,
-                                  struct srv_version_status **out, int *n, struct rt_error *err)
+/* Copies the state of a version to *out. The manager's lock must be held. */
+static enum rt_status copy_version(const struct srv_managed_version *e, struct rt_arena *arena,
+                                   struct srv_version_status *out)
 {
-    struct srv_version_status *s =
-        rt_arena_array(arena, (size_t)(model ? model->n_entries : 0) + 1, sizeof *s);
-    if (!s)
-        return rt_fail_memory(err, "a status", 0);
-    *n = 0;
-    for (int i = 0; model && i < model->n_entries; i++) {
-        const struct srv_managed_version *e = model->entries[i];
-        if (has_version && e->version != version)
-            continue;
-        const char *problem = model->problem.text ? model->problem.text : e->problem.text;
-        const char *text = e->state == SRV_AVAILABLE && problem ? problem : srv_mgr_state_text(e);
-        s[*n] = (struct srv_version_status){e->version, e->state, e->code,
-                                            rt_arena_strdup(arena, text)};
-        if (!s[(*n)++].message)
-            return rt_fail_memory(err, "a status", 0);
+    const char *problem = e->model->problem.text ? e->model->problem.text : e->problem.text;
+    const char *text = e->state == SRV_AVAILABLE && problem ? problem : srv_mgr_state_text(e);
+
+    *out = (struct srv_version_status){e->version, e->state, e->code, rt_arena_strdup(arena, text)};
+    return out->message ? RT_OK : RT_RESOURCE_EXHAUSTED;
+}
+
+/* A list of states that grows. */
+struct copies {
+    struct srv_version_status *status;
+    int n, capacity;
+};
+
+/* Copies at most SLICE states of versions that are lower than the last copied one. Sets *more to
+ * whether further versions remain. */
+static enum rt_status copy_slice(struct srv_manager *m, struct rt_span model,
+                                 struct rt_arena *arena, struct copies *to, bool *more)
+    RT_REQUIRES(m->mu)
+{
+    const struct srv_managed *managed = srv_mgr_find_model(m, (const char *)model.p, model.n);
+    const int n_entries = managed ? managed->n_entries : 0;
+    int i = to->n && managed ? srv_mgr_first_below(managed, to->status[to->n - 1].version) : 0;
+    const int end = n_entries - i > SLICE ? i + SLICE : n_entries;
+
+    *more = end < n_entries;
+    if (end - i > to->capacity - to->n) {
+        const int capacity = 2 * to->capacity + n_entries - i;
+        struct srv_version_status *grown = rt_arena_array(arena, (size_t)capacity, sizeof *grown);
+        if (!grown)
+            return RT_RESOURCE_EXHAUSTED;
+        if (to->n)
+            memcpy(grown, to->status, (size_t)to->n * sizeof *grown);
+        to->status = grown;
+        to->capacity = capacity;
     }
-    *out = s;
+    for (; i < end; i++) {
+        if (copy_version(managed->entries[i], arena, &to->status[to->n]))
+            return RT_RESOURCE_EXHAUSTED;
+        to->n++;
+    }
     return RT_OK;
 }
 
@@ -116,31 +143,85 @@ size_t srv_status_bytes(const struct srv_version_status *versions, int n)
     return bytes;
 }
 
+/* Fails because a model or version is unknown. Adds the problem of the model's base path. */
+static enum rt_status fail_unknown(struct srv_manager *m, struct rt_span model, bool has_version,
+                                   int64_t version, struct rt_arena *arena, struct rt_error *err)
+{
+    const struct rt_span name = rt_error_name(err, model);
+    const char *problem;
+
+    if (srv_status_problem(m, model, arena, &problem))
+        return rt_fail_memory(err, "a status", 0);
+    const char *colon = problem ? ": " : "";
+    problem = problem ? problem : "";
+    if (has_version)
+        return rt_fail(err, RT_NOT_FOUND, "Could not find version %lld of model %.*s%s%s",
+                       (long long)version, (int)name.n, (const char *)name.p, colon, problem);
+    return rt_fail(err, RT_NOT_FOUND, "Could not find any versions of model %.*s%s%s", (int)name.n,
+                   (const char *)name.p, colon, problem);
+}
+
+enum rt_status srv_status_one(struct srv_manager *m, struct rt_span model, bool has_version,
+                              int64_t version, struct rt_arena *arena,
+                              struct srv_version_status *out, struct rt_error *err)
+{
+    rt_mutex_lock(&m->mu);
+    const struct srv_managed *managed = srv_mgr_find_model(m, (const char *)model.p, model.n);
+    const struct srv_managed_version *e = !managed || !managed->n_entries ? NULL
+                                          : has_version ? srv_mgr_find_entry(managed, version)
+                                                        : managed->entries[0];
+    const enum rt_status st = e ? copy_version(e, arena, out) : RT_OK;
+    rt_mutex_unlock(&m->mu);
+    if (st)
+        return rt_fail_memory(err, "a status", 0);
+    return e ? RT_OK : fail_unknown(m, model, has_version, version, arena, err);
+}
+
 enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool has_version,
                              int64_t version, struct rt_arena *arena,
                              struct srv_version_status **out, int *n, struct rt_error *err)
 {
-    int found = 0;
+    struct copies copies = {0};
+    enum rt_status st = RT_OK;
+
+    *n = 0;
+    if (has_version) {
+        *out = rt_arena_alloc(arena, sizeof **out);
+        if (!*out)
+            return rt_fail_memory(err, "a status", sizeof **out);
+        st = srv_status_one(m, model, true, version, arena, *out, err);
+        *n = !st;
+        return st;
+    }
+    for (bool more = true; more && !st;) {
+        rt_mutex_lock(&m->mu);
+        st = copy_slice(m, model, arena, &copies, &more);
+        rt_mutex_unlock(&m->mu);
+    }
+    if (st)
+        return rt_fail_memory(err, "a status", 0);
+    if (!copies.n)
+        return fail_unknown(m, model, false, 0, arena, err);
+    *out = copies.status;
+    *n = copies.n;
+    return RT_OK;
+}
+
+int srv_status_size(struct srv_manager *m, struct rt_span model)
+{
     rt_mutex_lock(&m->mu);
     const struct srv_managed *managed = srv_mgr_find_model(m, (const char *)model.p, model.n);
-    enum rt_status st = copy_status(managed, has_version, version, arena, out, &found, err);
-    const char *why = managed && managed->problem.text
-                          ? rt_arena_printf(arena, ": %s", managed->problem.text)
-                          : "";
+    const int n = managed ? managed->n_entries : 0;
     rt_mutex_unlock(&m->mu);
-    if (st)
-        return st;
-    if (!why)
-        return rt_fail_memory(err, "a status", 0);
-    *n = found;
-    if (found)
-        return RT_OK;
-    const struct rt_span name = rt_error_name(err, model);
-    if (has_version)
-        return rt_fail(err, RT_NOT_FOUND, "Could not find version %lld of model %.*s%s",
-                       (long long)version, (int)name.n, (const char *)name.p, why);
-    return rt_fail(err, RT_NOT_FOUND, "Could not find any versions of model %.*s%s", (int)name.n,
-                   (const char *)name.p, why);
+    return n;
+}
+
+int srv_status_size_of_all(struct srv_manager *m)
+{
+    rt_mutex_lock(&m->mu);
+    const int n = m->n_models + m->n_entries;
+    rt_mutex_unlock(&m->mu);
+    return n;
 }
 
 /* Copies the description of a problem, if there is one, to *out. */
@@ -174,23 +255,57 @@ enum rt_status srv_status_config_problems(struct srv_manager *m, struct rt_arena
     return st;
 }
 
-enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
+/* A list of names that grows. */
+struct names {
+    const char **name;
+    int n, capacity;
+};
+
+/* Copies the names of at most SLICE models, the first of which is *at or comes after it. A NULL *at
+ * comes before all names. Sets *at to the name of the model with which to continue, or to NULL. */
+static enum rt_status copy_names(struct srv_manager *m, bool only_available, struct rt_arena *arena,
+                                 struct names *to, const char **at) RT_REQUIRES(m->mu)
+{
+    int i = *at ? srv_mgr_first_model(m, *at, strlen(*at)) : 0;
+    const int end = m->n_models - i > SLICE ? i + SLICE : m->n_models;
+
+    if (end - i > to->capacity - to->n) {
+        const int capacity = 2 * to->capacity + (only_available ? SLICE : m->n_models - i);
+        const char **grown = rt_arena_array(arena, (size_t)capacity, sizeof *grown);
+        if (!grown)
+            return RT_RESOURCE_EXHAUSTED;
+        if (to->n)
+            memcpy(grown, to->name, (size_t)to->n * sizeof *grown);
+        to->name = grown;
+        to->capacity = capacity;
+    }
+    for (; i < end; i++) {
+        if (only_available && !m->models[i]->n_available)
+            continue;
+        const char *name = rt_arena_strdup(arena, m->models[i]->name);
+        if (!name)
+            return RT_RESOURCE_EXHAUSTED;
+        to->name[to->n++] = name;
+    }
+    *at = end < m->n_models ? rt_arena_strdup(arena, m->models[end]->name) : NULL;
+    return end < m->n_models && !*at ? RT_RESOURCE_EXHAUSTED : RT_OK;
+}
+
+enum rt_status srv_status_models(struct srv_manager *m, bool only_available, struct rt_arena *arena,
                                  const char *const **out, int *n)
 {
-    rt_mutex_lock(&m->mu);
-    const char **names = rt_arena_array(arena, (size_t)m->n_models + 1, sizeof *names);
-    int k = 0;
-    for (; names && k < m->n_models; k++) {
-        names[k] = rt_arena_strdup(arena, m->models[k]->name);
-        if (!names[k])
-            names = NULL;
-    }
-    rt_mutex_unlock(&m->mu);
-    if (!names)
-        return RT_RESOURCE_EXHAUSTED;
-    *out = names;
-    *n = k;
-    return RT_OK;
+    struct names names = {0};
+    const char *at = NULL;
+    enum rt_status st = RT_OK;
+
+    do {
+        rt_mutex_lock(&m->mu);
+        st = copy_names(m, only_available, arena, &names, &at);
+        rt_mutex_unlock(&m->mu);
+    } while (at && !st);
+    *out = names.name;
+    *n = names.n;
+    return st;
 }
 
 bool srv_is_ready(struct srv_manager *m)

@@ -38,11 +38,21 @@ struct srv_manager;
  * Copies the states of a model's versions into `arena`, highest version first. If has_version is
  * set, copies only the state of `version`. Fails with NOT_FOUND and the message "Could not find any
  * versions of model m" or "Could not find version 5 of model m". If the model's base path has a
- * problem, ": " and a description of the problem follow.
+ * problem, ": " and a description of the problem follow. Many versions are copied in slices,
+ * between which their states may change.
  */
 enum rt_status srv_status_of(struct srv_manager *m, struct rt_span model, bool has_version,
                              int64_t version, struct rt_arena *arena,
                              struct srv_version_status **out, int *n, struct rt_error *err);
+/* Copies the state of `version`, or of the highest version if has_version is not set. Fails as
+ * srv_status_of does. */
+enum rt_status srv_status_one(struct srv_manager *m, struct rt_span model, bool has_version,
+                              int64_t version, struct rt_arena *arena,
+                              struct srv_version_status *out, struct rt_error *err);
+/* Returns the number of a model's versions, which is 0 for an unknown model. */
+int srv_status_size(struct srv_manager *m, struct rt_span model);
+/* Returns the number of all models and all their versions together. */
+int srv_status_size_of_all(struct srv_manager *m);
 /* Returns the approximate size in bytes of a response with these versions. */
 size_t srv_status_bytes(const struct srv_version_status *versions, int n);
 /* Copies the description of a problem with the model's base path into `arena`. Sets *out to NULL if
@@ -54,8 +64,9 @@ enum { SRV_MAX_CONFIG_PROBLEMS = 2 };
  * example that a config file that was read again is ignored. */
 enum rt_status srv_status_config_problems(struct srv_manager *m, struct rt_arena *arena,
                                           const char *out[SRV_MAX_CONFIG_PROBLEMS], int *n);
-/* Copies the names of all models into `arena`, for metrics, health and readiness. */
-enum rt_status srv_status_models(struct srv_manager *m, struct rt_arena *arena,
+/* Copies the names of all models, in ascending order, or only of those with an AVAILABLE version,
+ * into `arena`. Many names are copied in slices, between which models may come and go. */
+enum rt_status srv_status_models(struct srv_manager *m, bool only_available, struct rt_arena *arena,
                                  const char *const **out, int *n);
 
 /* Returns whether the server is ready. The server is ready when each initial model is AVAILABLE,

@@ -93,3 +93,21 @@ class IoLoops(Case):
         message.inputs.add(name="shape", datatype="INT32", shape=[1]).contents.int_contents.append(n)
         message.outputs.add(name="y").parameters["classification"].int64_param = n
         self.check_work_is_elsewhere(server, "grpc-loop", lambda: stub.ModelInfer(message, timeout=WAIT), 20)
+
+    def test_index_of_many_models(self):
+        small_models.write_types(self.path("types", "1"))
+        for i in range(1000):
+            os.makedirs(self.path(f"a-model-without-versions-{i}"))
+        server = self.serve("--model_wait_seconds=1")
+
+        def by_rest():
+            status, answer = server.post("/v2/repository/index", {})
+            self.assertEqual((status, answer.count(b'"name"')), (200, 1001))
+        self.check_work_is_elsewhere(server, "rest ", by_rest, 40)
+        stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(
+            self.enterContext(grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}")))
+
+        def by_grpc():
+            answer = stub.RepositoryIndex(grpc_service_pb2.RepositoryIndexRequest(), timeout=WAIT)
+            self.assertEqual(len(answer.models), 1001)
+        self.check_work_is_elsewhere(server, "grpc-loop", by_grpc, 40)

@@ -73,8 +73,7 @@ static enum rt_status add_empty(struct srv_description *d, struct index *index, 
 }
 
 /* Appends the versions of a model to the index, and adds their encoded size to d->bytes. */
-static enum rt_status add_model(struct srv_description *d, struct index *index, const char *model,
-                                bool only_ready)
+static enum rt_status add_model(struct srv_description *d, struct index *index, const char *model)
 {
     struct rt_error why = {.arena = d->arena};
     struct srv_version_status *versions;
@@ -83,18 +82,26 @@ static enum rt_status add_model(struct srv_description *d, struct index *index, 
                                       &versions, &n, &why);
 
     if (st == RT_NOT_FOUND)
-        return only_ready ? RT_OK : add_empty(d, index, model);
+        return d->only_ready ? RT_OK : add_empty(d, index, model);
     if (st)
         return rt_fail(d->err, st, "%s", rt_error_text(&why));
     st = reserve(d, index, n);
     for (int i = 0; i < n && !st; i++)
-        if (!only_ready || versions[i].state == SRV_AVAILABLE)
+        if (!d->only_ready || versions[i].state == SRV_AVAILABLE)
             index->rows[index->n++] = (struct index_row){model, true, versions[i]};
     d->bytes += srv_status_bytes(versions, n) + (size_t)n * strlen(model);
     return st;
 }
 
+/* Decides where the rows are gathered. */
 static enum rt_status find_rows(struct srv_description *d, bool only_ready)
+{
+    d->only_ready = only_ready;
+    d->n_items = srv_status_size_of_all(d->server->manager);
+    return RT_OK;
+}
+
+static enum rt_status gather_rows(struct srv_description *d)
 {
     struct index *index = rt_arena_alloc(d->arena, sizeof *index);
     const char *const *models;
@@ -102,11 +109,11 @@ static enum rt_status find_rows(struct srv_description *d, bool only_ready)
 
     if (!index)
         return rt_fail_memory(d->err, "the index", sizeof *index);
-    enum rt_status st = srv_status_models(d->server->manager, d->arena, &models, &n);
+    enum rt_status st = srv_status_models(d->server->manager, d->only_ready, d->arena, &models, &n);
     if (st)
         return rt_fail_memory(d->err, "the index", 0);
     for (int i = 0; i < n && !st; i++)
-        st = add_model(d, index, models[i], only_ready);
+        st = add_model(d, index, models[i]);
     d->state = index;
     return st;
 }
@@ -190,8 +197,9 @@ static void write_index(const struct srv_description *d, struct rt_bytes *out)
     rt_bytes_clear(&item);
 }
 
-const struct srv_description_steps srv_oip_index_json = {find_index_json, write_index_json};
-const struct srv_description_steps srv_oip_index = {find_index, write_index};
+const struct srv_description_steps srv_oip_index_json = {find_index_json, write_index_json,
+                                                         gather_rows};
+const struct srv_description_steps srv_oip_index = {find_index, write_index, gather_rows};
 
 /* ---- the configuration of a model ---- */
 
@@ -291,5 +299,5 @@ static enum rt_status find_config_message(struct srv_description *d)
     return st ? st : find_config(d);
 }
 
-const struct srv_description_steps srv_oip_config_json = {find_config, write_config_json};
-const struct srv_description_steps srv_oip_config = {find_config_message, write_config};
+const struct srv_description_steps srv_oip_config_json = {find_config, write_config_json, NULL};
+const struct srv_description_steps srv_oip_config = {find_config_message, write_config, NULL};

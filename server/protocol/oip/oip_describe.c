@@ -183,12 +183,13 @@ static void write_model_json(const struct srv_description *d, struct rt_bytes *o
     rt_bytes_adds(out, "]}");
 }
 
-const struct srv_description_steps srv_oip_live_json = {find_nothing, write_live_json};
-const struct srv_description_steps srv_oip_ready_json = {find_ready, write_ready_json};
-const struct srv_description_steps srv_oip_server_json = {find_nothing, write_server_json};
+const struct srv_description_steps srv_oip_live_json = {find_nothing, write_live_json, NULL};
+const struct srv_description_steps srv_oip_ready_json = {find_ready, write_ready_json, NULL};
+const struct srv_description_steps srv_oip_server_json = {find_nothing, write_server_json, NULL};
 const struct srv_description_steps srv_oip_model_ready_json = {find_model_ready,
-                                                               write_model_ready_json};
-const struct srv_description_steps srv_oip_model_json = {srv_oip_find_model, write_model_json};
+                                                               write_model_ready_json, NULL};
+const struct srv_description_steps srv_oip_model_json = {srv_oip_find_model, write_model_json,
+                                                         NULL};
 
 /* ---- messages (proto/inference/grpc_service.proto) ---- */
 
@@ -295,11 +296,12 @@ static void write_model(const struct srv_description *d, struct rt_bytes *out)
     write_specs(out, 5, sig->outputs, sig->n_outputs);
 }
 
-const struct srv_description_steps srv_oip_live = {find_nothing, write_live};
-const struct srv_description_steps srv_oip_ready = {find_ready_message, write_ready};
-const struct srv_description_steps srv_oip_server = {find_nothing, write_server};
-const struct srv_description_steps srv_oip_model_ready = {find_model_ready_message, write_ready};
-const struct srv_description_steps srv_oip_model = {srv_oip_find_model_message, write_model};
+const struct srv_description_steps srv_oip_live = {find_nothing, write_live, NULL};
+const struct srv_description_steps srv_oip_ready = {find_ready_message, write_ready, NULL};
+const struct srv_description_steps srv_oip_server = {find_nothing, write_server, NULL};
+const struct srv_description_steps srv_oip_model_ready = {find_model_ready_message, write_ready,
+                                                          NULL};
+const struct srv_description_steps srv_oip_model = {srv_oip_find_model_message, write_model, NULL};
 
 /* ---- what this server does not have ---- */
 
@@ -313,5 +315,5 @@ static enum rt_status find_cuda(struct srv_description *d)
     return rt_fail(d->err, RT_UNIMPLEMENTED, "this server does not have CUDA shared memory");
 }
 
-const struct srv_description_steps srv_oip_refuse_trace = {find_trace, write_live};
-const struct srv_description_steps srv_oip_refuse_cuda = {find_cuda, write_live};
+const struct srv_description_steps srv_oip_refuse_trace = {find_trace, write_live, NULL};
+const struct srv_description_steps srv_oip_refuse_cuda = {find_cuda, write_live, NULL};

@@ -294,6 +294,6 @@ static void log_settings(struct srv_action *a)
     a->done(a, st);
 }
 
-const struct srv_description_steps srv_oip_log_json = {find_log, write_log_json};
+const struct srv_description_steps srv_oip_log_json = {find_log, write_log_json, NULL};
 const struct srv_action_steps srv_oip_set_log_json = {.perform = set_json, .is_admin = true},
                               srv_oip_log = {.perform = log_settings};

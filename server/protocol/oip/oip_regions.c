@@ -212,8 +212,8 @@ static void write_message(const struct srv_description *d, struct rt_bytes *out)
     rt_bytes_clear(&item);
 }
 
-const struct srv_description_steps srv_oip_regions_json = {find, write_json};
-const struct srv_description_steps srv_oip_regions = {find_message, write_message};
+const struct srv_description_steps srv_oip_regions_json = {find, write_json, NULL};
+const struct srv_description_steps srv_oip_regions = {find_message, write_message, NULL};
 const struct srv_action_steps srv_oip_region_register_json = {.perform = register_json};
 const struct srv_action_steps srv_oip_region_register = {.perform = register_message};
 const struct srv_action_steps srv_oip_region_unregister_json = {.perform = unregister_json};

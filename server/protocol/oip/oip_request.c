@@ -57,19 +57,16 @@ enum rt_status srv_oip_fail_version(struct srv_manager *manager, const struct sr
                                     struct rt_arena *arena, struct rt_error *err)
 {
     struct rt_error unknown = {.arena = arena};
-    struct srv_version_status *v;
-    int n = 0;
+    struct srv_version_status v;
 
     fail_model(spec, err);
     if (!manager ||
-        srv_status_of(manager, spec->name, spec->has_version, spec->version, arena, &v, &n,
-                      &unknown) ||
-        !n)
+        srv_status_one(manager, spec->name, spec->has_version, spec->version, arena, &v, &unknown))
         return err->code;
     const struct rt_error missing = *err;
-    const char *message = v->message ? v->message : "";
+    const char *message = v.message ? v.message : "";
     return rt_fail(err, RT_NOT_FOUND, "%s: the state of version %lld is %s%s%s",
-                   rt_error_text(&missing), (long long)v->version, srv_state_name(v->state),
+                   rt_error_text(&missing), (long long)v.version, srv_state_name(v.state),
                    *message ? ": " : "", message);
 }
 

@@ -169,5 +169,5 @@ static void write_stats(const struct srv_description *d, struct rt_bytes *out)
     rt_bytes_clear(&duration);
 }
 
-const struct srv_description_steps srv_oip_stats_json = {find_stats, write_stats_json};
-const struct srv_description_steps srv_oip_stats = {find_stats_message, write_stats};
+const struct srv_description_steps srv_oip_stats_json = {find_stats, write_stats_json, NULL};
+const struct srv_description_steps srv_oip_stats = {find_stats_message, write_stats, NULL};

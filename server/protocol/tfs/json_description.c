@@ -290,7 +290,7 @@ static void write_metadata(const struct srv_description *d, struct rt_bytes *out
     srv_tfs_write_metadata_json(out, v->model, v->version, v->loaded->meta_graph);
 }
 
-const struct srv_description_steps srv_tfs_metadata_json = {find_metadata, write_metadata};
+const struct srv_description_steps srv_tfs_metadata_json = {find_metadata, write_metadata, NULL};
 
 /* ---- status ---- */
 
@@ -323,7 +323,13 @@ void srv_tfs_write_status_json(struct rt_bytes *out, const struct srv_version_st
     rt_bytes_adds(out, "\n}\n");
 }
 
-static enum rt_status find_status(struct srv_description *d)
+enum rt_status srv_tfs_find_status(struct srv_description *d)
+{
+    d->n_items = d->spec.has_version ? 1 : srv_status_size(d->server->manager, d->spec.name);
+    return RT_OK;
+}
+
+enum rt_status srv_tfs_gather_status(struct srv_description *d)
 {
     const struct srv_model_spec *spec = &d->spec; /* a label is ignored, as in TensorFlow Serving */
     enum rt_status st = srv_status_of(d->server->manager, spec->name, spec->has_version,
@@ -339,4 +345,5 @@ static void write_status(const struct srv_description *d, struct rt_bytes *out)
     srv_tfs_write_status_json(out, d->versions, d->n);
 }
 
-const struct srv_description_steps srv_tfs_status_json = {find_status, write_status};
+const struct srv_description_steps srv_tfs_status_json = {srv_tfs_find_status, write_status,
+                                                          srv_tfs_gather_status};

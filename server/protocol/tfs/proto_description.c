@@ -149,7 +149,7 @@ static enum rt_status find_metadata(struct srv_description *d)
     return st;
 }
 
-const struct srv_description_steps srv_tfs_metadata = {find_metadata, write_metadata};
+const struct srv_description_steps srv_tfs_metadata = {find_metadata, write_metadata, NULL};
 
 /* ---- GetModelStatus ---- */
 
@@ -174,18 +174,12 @@ static void write_status(const struct srv_description *d, struct rt_bytes *out)
 
 static enum rt_status find_status(struct srv_description *d)
 {
-    struct srv_model_spec *spec = &d->spec;
     enum rt_status st = read_request(d, NULL, 0, NULL);
 
-    if (st)
-        return st;
     /* As in TensorFlow Serving, a label is ignored, and an empty name fails like a model without
      * versions. */
-    st = srv_status_of(d->server->manager, spec->name, spec->has_version, spec->version, d->arena,
-                       &d->versions, &d->n, d->err);
-    if (!st)
-        d->bytes = srv_status_bytes(d->versions, d->n);
-    return st;
+    return st ? st : srv_tfs_find_status(d);
 }
 
-const struct srv_description_steps srv_tfs_status = {find_status, write_status};
+const struct srv_description_steps srv_tfs_status = {find_status, write_status,
+                                                     srv_tfs_gather_status};

@@ -20,6 +20,10 @@ const struct srv_inference_steps *srv_tfs_steps(enum srv_api api);
 
 extern const struct srv_description_steps srv_tfs_metadata, srv_tfs_status;
 extern const struct srv_description_steps srv_tfs_metadata_json, srv_tfs_status_json;
+/* The steps of a status request that do not depend on the transport. srv_tfs_find_status needs
+ * d->spec. */
+enum rt_status srv_tfs_find_status(struct srv_description *d);
+enum rt_status srv_tfs_gather_status(struct srv_description *d);
 extern const struct srv_action_steps srv_tfs_reload;
 
 /* Implements srv_inference_steps.check_spec for gRPC's methods. */

@@ -156,7 +156,7 @@ static void a_folder_of_models_may_grow_and_shrink(void **state)
     struct rt_arena *arena = rt_arena_new(SIZE_MAX);
     const char *const *names;
     int n;
-    assert_int_equal(srv_status_models(fixture.manager, arena, &names, &n), RT_OK);
+    assert_int_equal(srv_status_models(fixture.manager, false, arena, &names, &n), RT_OK);
     assert_int_equal(n, 2);
     assert_string_equal(names[0], "a");
     rt_arena_free(arena);

@@ -154,7 +154,7 @@ static void expect_listed(int want)
     while (n != want && rt_now_ns() < end) {
         struct rt_arena *arena = rt_arena_new(SIZE_MAX);
         const char *const *names;
-        assert_int_equal(srv_status_models(fixture.manager, arena, &names, &n), RT_OK);
+        assert_int_equal(srv_status_models(fixture.manager, false, arena, &names, &n), RT_OK);
         for (int i = 1; i < n; i++)
             ascend = ascend && strcmp(names[i - 1], names[i]) < 0;
         rt_arena_free(arena);

@@ -1,6 +1,8 @@
 /* Tests what the manager answers about readiness and states when it has many models or versions. */
 #include "tests/unit/versions/manager_fixture.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -77,12 +79,60 @@ static void readiness_follows_loads_and_configurations(void **state)
     assert_true(comes_to_ready(true));
 }
 
+/* The lists are longer than two slices. */
+static void long_lists_are_whole_and_sorted(void **state)
+{
+    (void)state;
+    enum { N = 600 };
+    char text[1024];
+    for (int i = 1; i <= N; i++) {
+        snprintf(text, sizeof text, "m/%d", i);
+        mf_add_version(text, "ok");
+        snprintf(text, sizeof text, "models/x%03d", i);
+        folder_make(text);
+    }
+    snprintf(text, sizeof text,
+             "model_config_list { config { name: 'm' base_path: '%s' model_platform: 'tensorflow' "
+             "model_version_policy { all {} } } }",
+             folder_path("m"));
+    folder_write("models.config", text);
+    assert_ok(MF_START(mf_flag("model_config_file", "models.config"), mf_flag("models", "models")),
+              &fixture.err);
+    assert_true(mf_comes_to("m", 1, SRV_AVAILABLE));
+    assert_int_equal(srv_status_size(fixture.manager, rt_span_str("m")), N);
+    assert_int_equal(srv_status_size_of_all(fixture.manager), 2 * N + 1);
+
+    struct rt_arena *arena = rt_arena_new(SIZE_MAX);
+    struct srv_version_status *s, one;
+    const char *const *names;
+    int n;
+    assert_ok(
+        srv_status_of(fixture.manager, rt_span_str("m"), false, 0, arena, &s, &n, &fixture.err),
+        &fixture.err);
+    assert_int_equal(n, N);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(s[i].version, N - i);
+    assert_ok(
+        srv_status_one(fixture.manager, rt_span_str("m"), false, 0, arena, &one, &fixture.err),
+        &fixture.err);
+    assert_int_equal(one.version, N);
+    assert_int_equal(srv_status_models(fixture.manager, false, arena, &names, &n), RT_OK);
+    assert_int_equal(n, N + 1);
+    for (int i = 1; i < n; i++)
+        assert_true(strcmp(names[i - 1], names[i]) < 0);
+    assert_int_equal(srv_status_models(fixture.manager, true, arena, &names, &n), RT_OK);
+    assert_int_equal(n, 1);
+    assert_string_equal(names[0], "m");
+    rt_arena_free(arena);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, mf_set_up, mf_tear_down)
     const struct CMUnitTest tests[] = {
         TEST(readiness_does_not_take_longer_with_many_models),
         TEST(readiness_follows_loads_and_configurations),
+        TEST(long_lists_are_whole_and_sorted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
