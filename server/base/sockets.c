@@ -40,6 +40,18 @@ int srv_files_left(int n)
     return n > 2 * KEPT ? n - KEPT : n / 2;
 }
 
+int srv_files_rest_share(int64_t max_connections)
+{
+    const int half = srv_files_left(srv_files_limit()) / 2;
+    return max_connections < half ? (int)max_connections : half;
+}
+
+int srv_files_grpc_share(int64_t max_connections, bool has_rest)
+{
+    const int rest = has_rest ? srv_files_rest_share(max_connections) : 0;
+    return srv_files_left(srv_files_limit()) - rest;
+}
+
 /* accept4 also returns pending network errors of the new socket (accept(2)) */
 enum srv_accept_next srv_accept_failed(int error)
 {

@@ -32,6 +32,12 @@ int srv_files_limit(void);
  * clients. REST connections may use srv_files_left(srv_files_limit()) descriptors. Plaintext gRPC
  * connections may use srv_files_left() of that number. */
 int srv_files_left(int n);
+/* Returns the maximum number of REST connections: --max_connections, or half of the descriptors
+ * that connections may use. */
+int srv_files_rest_share(int64_t max_connections);
+/* Returns the maximum number of gRPC connections: all descriptors that connections may use, except
+ * those of srv_files_rest_share if the server accepts REST connections. */
+int srv_files_grpc_share(int64_t max_connections, bool has_rest);
 /* Opens a TCP socket that listens at the address, with the flags of SOCK_CLOEXEC and SOCK_NONBLOCK.
  * The IPv6 address "::" includes the IPv4 addresses. Returns -1 and sets errno on failure. */
 int srv_socket_listen(const struct addrinfo *address);

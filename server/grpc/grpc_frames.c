@@ -183,7 +183,20 @@ static void begin(struct watched *w, uint64_t sent)
  * means that the descriptor belongs to no connection. connections_mu guards changes from and to
  * 0. */
 static _Atomic int64_t read_ms[SRV_GRPC_MAX_FD];
+static _Atomic int n_connections; /* number of elements of read_ms that are not 0 */
 static struct rt_mutex connections_mu = RT_MUTEX_INIT;
+
+/* Records that the descriptor belongs to no connection. */
+static void forget_connection(int fd) RT_REQUIRES(connections_mu)
+{
+    if (atomic_exchange_explicit(&read_ms[fd], 0, memory_order_relaxed))
+        atomic_fetch_sub_explicit(&n_connections, 1, memory_order_relaxed);
+}
+
+int srv_grpc_frames_n_open(void)
+{
+    return atomic_load_explicit(&n_connections, memory_order_relaxed);
+}
 
 static void record_read(int fd)
 {
@@ -225,7 +238,7 @@ bool srv_grpc_frames_close_idle(int max_fd, int64_t idle_ms,
     int fd = longest_idle(max_fd, now_ms() - idle_ms, has_calls, arg);
     if (fd >= 0) {
         shutdown(fd, SHUT_RDWR);
-        atomic_store_explicit(&read_ms[fd], 0, memory_order_relaxed);
+        forget_connection(fd);
     }
     rt_mutex_unlock(&connections_mu);
     if (fd >= 0)
@@ -255,7 +268,8 @@ void srv_grpc_frames_begin(int fd, bool is_plain)
     srv_socket_sent(fd, &sent);
     if (is_plain)
         begin(&plain[fd], sent);
-    atomic_store_explicit(&read_ms[fd], now_ms(), memory_order_relaxed);
+    if (!atomic_exchange_explicit(&read_ms[fd], now_ms(), memory_order_relaxed))
+        atomic_fetch_add_explicit(&n_connections, 1, memory_order_relaxed);
 }
 
 void srv_grpc_frames_sent(int fd, const struct msghdr *message, size_t n)
@@ -295,7 +309,7 @@ int close(int fd)
         end(w);
     if (is_connection(fd)) {
         rt_mutex_lock(&connections_mu);
-        atomic_store_explicit(&read_ms[fd], 0, memory_order_relaxed);
+        forget_connection(fd);
         rt_mutex_unlock(&connections_mu);
     }
     return really_close(fd);

@@ -41,6 +41,9 @@ void srv_grpc_frames_start(struct srv_metrics *metrics, const grpc_channel_args 
 /* Registers a new connection before the core receives it. Its descriptor must be below
  * SRV_GRPC_MAX_FD. `is_plain` is false if the connection is encrypted. */
 void srv_grpc_frames_begin(int fd, bool is_plain);
+/* Returns the number of open connections, without those that srv_grpc_frames_close_idle has closed.
+ */
+int srv_grpc_frames_n_open(void);
 /* Closes the connection below max_fd that has been idle for the longest time, if this time is at
  * least idle_ms. A connection is idle if it sends nothing and has_calls(arg, descriptor) returns
  * false. The core frees the descriptor soon afterwards. Returns false if there is no such

@@ -14,6 +14,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 #include "server/base/sockets.h"
+#include "server/config/settings.h"
 #include "server/grpc/grpc_frames.h"
 #include "server/grpc/grpc_internal.h"
 #include "server/grpc/read_turns.h"
@@ -113,30 +114,38 @@ static bool has_calls(const void *arg, int fd)
     return srv_grpc_has_calls(arg, fd);
 }
 
-/* Closes an idle connection in favour of the new connection `fd`, and moves `fd` to the descriptor
- * that becomes free. Returns the new descriptor, or -1 if no descriptor below max_fd becomes free.
- * Closes `fd` in either case. */
+/* The maximum number of connections. Each connection has a descriptor below max_fd. */
+struct limits {
+    int max_fd, most_open;
+};
+
+/* Closes an idle connection in favour of the new connection `fd`. Unless `fd` is below max_fd,
+ * moves `fd` to the descriptor that becomes free, and closes `fd`. Returns the descriptor of the
+ * new connection. If no connection is idle or no descriptor becomes free, closes `fd` and returns
+ * -1. */
 static int make_room(const struct srv_listener *l, int fd, int max_fd)
 {
+    const bool is_closed = srv_grpc_frames_close_idle(max_fd, IDLE_MS, has_calls, l->grpc);
     int to = -1;
 
-    if (srv_grpc_frames_close_idle(max_fd, IDLE_MS, has_calls, l->grpc))
-        for (int i = 0; i < FREED_STEPS && to < 0; i++) {
-            usleep(FREED_STEP_US);
-            to = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-            if (to >= max_fd) {
-                close(to);
-                to = -1;
-            }
+    if (is_closed && fd < max_fd)
+        return fd;
+    for (int i = 0; is_closed && i < FREED_STEPS && to < 0; i++) {
+        usleep(FREED_STEP_US);
+        to = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (to >= max_fd) {
+            close(to);
+            to = -1;
         }
+    }
     close(fd);
     return to;
 }
 
 /* Accepts at most `most` waiting connections, so that other listeners do not wait during a flood.
  * Returns false if no descriptor or memory is free for another connection. */
-static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd *at, int max_fd,
-                        int most)
+static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd *at,
+                        const struct limits *limits, int most)
 {
     int n_failed = 0;
 
@@ -149,7 +158,7 @@ static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd
             if (next == SRV_ACCEPT_AGAIN && ++n_failed < MOST_FAILURES)
                 continue;
             if (next == SRV_ACCEPT_PAUSE)
-                srv_grpc_frames_close_idle(max_fd, IDLE_MS, has_calls, l->grpc);
+                srv_grpc_frames_close_idle(limits->max_fd, IDLE_MS, has_calls, l->grpc);
             return false;
         }
         n_failed = 0;
@@ -159,8 +168,8 @@ static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd
             close(fd);
             continue;
         }
-        if (fd >= max_fd)
-            fd = make_room(l, fd, max_fd);
+        if (fd >= limits->max_fd || srv_grpc_frames_n_open() >= limits->most_open)
+            fd = make_room(l, fd, limits->max_fd);
         if (fd < 0)
             return false;
         srv_turns_begin(fd);
@@ -169,18 +178,21 @@ static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd
     return true;
 }
 
-static int most_fds(void)
+static struct limits limits_of(const struct srv_options *o)
 {
-    int most = srv_files_left(srv_files_left(srv_files_limit()));
+    const int most = srv_files_left(srv_files_left(srv_files_limit()));
 
-    return most < SRV_GRPC_MAX_FD ? most : SRV_GRPC_MAX_FD;
+    return (struct limits){
+        .max_fd = most < SRV_GRPC_MAX_FD ? most : SRV_GRPC_MAX_FD,
+        .most_open = srv_files_grpc_share(o->max_connections, srv_settings_wants_http(o)),
+    };
 }
 
 static void *accept_all(void *arg)
 {
     struct srv_listener *l = arg;
     struct pollfd fds[SRV_MAX_LISTEN + 1];
-    int max_fd = most_fds();
+    const struct limits limits = limits_of(&l->grpc->server->options);
     bool warned = false, stopping = false;
 
     for (int i = 0; i < l->n; i++)
@@ -197,7 +209,7 @@ static void *accept_all(void *arg)
         stopping = fds[l->n].revents != 0;
         for (int i = 0; i < l->n; i++)
             has_capacity &= !(fds[i].revents & POLLIN) ||
-                            accept_from(l, &l->at[i], max_fd, stopping ? MOST_LAST : MOST_AT_ONCE);
+                            accept_from(l, &l->at[i], &limits, stopping ? MOST_LAST : MOST_AT_ONCE);
         if (has_capacity || stopping)
             continue;
         if (!warned)

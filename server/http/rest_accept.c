@@ -8,6 +8,7 @@
 #include "server/http/rest_loop.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -39,15 +40,13 @@ enum {
     ENOUGH_OPEN = 1000,
 };
 
-/* Limits the number of REST connections to half of the descriptors that are available for
- * connections. The other descriptors remain for gRPC. */
 void srv_rest_accept_init(struct srv_rest *r)
 {
     int64_t wanted = r->server->options.max_connections;
     int files = srv_files_limit();
 
     r->most_fd = srv_files_left(files);
-    r->most_open = wanted < r->most_fd / 2 ? (int)wanted : r->most_fd / 2;
+    r->most_open = srv_files_rest_share(wanted);
     if (r->most_open >= wanted || (r->most_open >= ENOUGH_OPEN &&
                                    !srv_options_is_given(&r->server->options, "max_connections")))
         return;
@@ -138,16 +137,13 @@ static int64_t closable_ns(const struct srv_rest_conn *c, int ms)
  * Returns the connection to close in favour of a new one: one that is idle after a request, else
  * one that waits for its first request, else one with an incomplete request. A connection whose
  * request has arrived completely is never closed. Returns NULL if no connection has waited for the
- * time of its state (FRESH_MS and others), or if another I/O loop has capacity for the new
- * connection.
+ * time of its state (FRESH_MS and others).
  */
-static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
+static struct srv_rest_conn *longest_waiting(const struct srv_rest_loop *l)
 {
     struct srv_rest_conn *idle = older(NULL, &l->idle), *fresh = older(NULL, &l->fresh);
     struct srv_rest_conn *incomplete = longest_incomplete(l);
-    if (atomic_load_explicit(&l->rest->n_open, memory_order_relaxed) <
-        l->most_open * l->rest->n_loops)
-        return NULL;
+
     if (closable_ns(idle, IDLE_MS) <= l->now_ns)
         return idle;
     if (closable_ns(fresh, FRESH_MS) <= l->now_ns)
@@ -155,12 +151,22 @@ static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
     return closable_ns(incomplete, INCOMPLETE_MS) <= l->now_ns ? incomplete : NULL;
 }
 
-/* Called when a connection waits and the connection limit is reached. Closes another connection if
- * possible, so that a later turn can accept the waiting one. */
-static void close_one(struct srv_rest_loop *l)
+/* Returns the connection to close when the I/O loop has its maximum number of connections. Returns
+ * NULL if there is none, or if another I/O loop has capacity for the new connection. */
+static struct srv_rest_conn *to_close(const struct srv_rest_loop *l)
+{
+    if (atomic_load_explicit(&l->rest->n_open, memory_order_relaxed) <
+        l->most_open * l->rest->n_loops)
+        return NULL;
+    return longest_waiting(l);
+}
+
+/* Called when a connection waits, and the connection limit is reached or no descriptor is free.
+ * Closes the connection `c`, so that a later turn can accept the waiting one. Returns false if `c`
+ * is NULL or has just begun a request. */
+static bool close_one(struct srv_rest_loop *l, struct srv_rest_conn *c)
 {
     struct srv_metrics *metrics = l->io_loop.server->metrics;
-    struct srv_rest_conn *c = to_close(l);
     char byte;
 
     if (!l->full_is_logged)
@@ -172,12 +178,33 @@ static void close_one(struct srv_rest_loop *l)
         srv_metrics_event(metrics, "connections_full");
     l->full_is_logged = l->is_full = true;
     if (!c)
-        return;
+        return false;
     const bool is_idle = !c->is_reading && !c->is_handshake && !c->lingers;
     if (is_idle && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-        return; /* a request has begun to arrive */
+        return false; /* a request has begun to arrive */
     srv_metrics_event(metrics, is_idle ? "idle_connection_closed" : "incomplete_request_closed");
     srv_rest_hang_up(c);
+    return true;
+}
+
+/* Returns whether a descriptor is free for a connection. The check comes before accept4, so that a
+ * client for which there is none stays in the queue of the listening socket. */
+static bool has_descriptor(const struct srv_rest_loop *l)
+{
+    const int fd = fcntl(l->wake_fd, F_DUPFD_CLOEXEC, 0);
+
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 && fd < l->rest->most_fd;
+}
+
+/* Called when a connection waits, and connections of gRPC and files have taken the descriptors
+ * before REST has its maximum number of connections. */
+static void close_idle(struct srv_rest_loop *l)
+{
+    if (!close_one(l, longest_waiting(l)))
+        pause_accepting(l, "the limit of open files leaves no more beside other connections and "
+                           "files");
 }
 
 /*
@@ -216,12 +243,16 @@ bool srv_rest_is_page(const struct srv_rest_loop *l, int fd)
 bool srv_rest_accept(struct srv_rest_loop *l, enum srv_rest_address which)
 {
     if (l->n_open >= l->most_open) {
-        close_one(l);
+        close_one(l, to_close(l));
         return false;
     }
-    l->is_full = false;
     int left = BURST, left_over = MOST_OVER;
     while (left > 0 && l->n_open < l->most_open) {
+        if (!has_descriptor(l)) {
+            close_idle(l);
+            return false;
+        }
+        l->is_full = false;
         struct sockaddr_storage from;
         socklen_t n = sizeof from;
         int fd = accept4(l->listen_fds[which], (struct sockaddr *)(void *)&from, &n,
@@ -233,11 +264,6 @@ bool srv_rest_accept(struct srv_rest_loop *l, enum srv_rest_address which)
                 continue;
             if (next != SRV_ACCEPT_WAIT)
                 pause_accepting(l, strerror(errno));
-            return false;
-        }
-        if (fd >= l->rest->most_fd) {
-            close(fd);
-            pause_accepting(l, "the limit of open files leaves no more beside files of models");
             return false;
         }
         l->accept_at_ns = 0;

@@ -85,7 +85,7 @@ struct srv_rest {
     int n_loops;
     int most_open; /* maximum number of open connections in all I/O loops together */
     _Atomic int n_open;
-    int most_fd; /* the descriptor of every connection must be below this number */
+    int most_fd; /* a connection is accepted only if a descriptor below this number is free */
     struct srv_rest_loop *loops;
     _Atomic bool quiescing;
     _Atomic int n_closed; /* number of I/O loops that have stopped accepting connections */

@@ -20,6 +20,9 @@ from tensorflow_serving.apis import get_model_status_pb2
 KEPT = 64  # number of descriptors that server/base/sockets.c reserves for models and, after that, for REST
 
 
+GRPC_SHARE = (300 - KEPT) // 2  # maximum number of gRPC connections when the server may open 300 files and serves REST
+
+
 def n_files(server):
     return len(os.listdir(f"/proc/{server.process.pid}/fd"))
 
@@ -106,7 +109,7 @@ class Plain(GrpcCase):
         for _ in range(250):
             with contextlib.suppress(OSError):  # while no connection is idle, the server closes new connections
                 self.connect(server)
-        wait_for(lambda: n_files(server) > 300 - 2 * KEPT - 2, "the connections")
+        wait_for(lambda: n_files(server) > GRPC_SHARE, "the connections")
         for _ in range(20):
             self.serves(server)
         closed = server.metric('slipway_events_total{event="grpc_idle_connection_closed"}')
@@ -123,6 +126,24 @@ class Plain(GrpcCase):
         # A connection that will be closed may be open for a moment.
         wait_for(lambda: n_files(server) <= 300 - 2 * KEPT, "the end of the connections beyond the limit")
         self.assertEqual(server.get("/healthz")[0], 200)
+
+    def test_rest_keeps_its_share_beside_grpc_connections(self):
+        """gRPC connections hold their share first. REST connections with incomplete requests then take what is left, which
+        is less than REST's share because the server itself has files open. Each new REST connection is still served."""
+        server = self.serve(open_files=300)
+        self.silent(server, 300)
+        wait_for(lambda: "too many connections" in server.log(), "the log's word")
+        wait_for(lambda: n_files(server) < 2 * GRPC_SHARE - 50, "the end of the connections beyond the share")
+        held = []
+        for _ in range(GRPC_SHARE):
+            held.append(self.enterContext(socket.create_connection(("127.0.0.1", server.rest_port))))
+            held[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        wait_for(lambda: n_files(server) >= 300 - KEPT, "REST's connections")
+        for _ in range(10):
+            self.assertEqual(server.get("/healthz")[0], 200)
+        self.assertGreaterEqual(server.metric('slipway_events_total{event="incomplete_request_closed"}'), 5)
+        self.assertLess(server.metric('slipway_events_total{event="incomplete_request_closed"}'), 40)
+        self.assertLessEqual(n_files(server), 300 - KEPT + 4)
 
     @unittest.skipUnless(shutil.which("strace"), "strace is not there")
     def test_no_error_ends_a_listener(self):
