@@ -24,6 +24,13 @@ void srv_request_file_close(struct srv_request_file *f)
     if (f->fd >= 0)
         close(f->fd);
     f->fd = -1;
+    f->is_suspended = false;
+}
+
+void srv_request_file_suspend(struct srv_request_file *f)
+{
+    srv_request_file_close(f);
+    f->is_suspended = true;
 }
 
 static void hold_back(struct srv_request_file *f)
@@ -112,8 +119,11 @@ enum rt_status srv_request_file_open(struct srv_request_file *f, const char *pre
         if (f->fd >= 0 || errno != EEXIST)
             break;
     }
-    if (f->fd < 0)
+    struct stat s;
+    if (f->fd < 0 || fstat(f->fd, &s))
         return fail(f, errno, err);
+    f->device = s.st_dev;
+    f->inode = s.st_ino;
     f->size = 0;
     f->opened_ns = rt_now_ns();
     return RT_OK;
@@ -123,6 +133,27 @@ bool srv_request_file_is_removed(const struct srv_request_file *f)
 {
     struct stat s;
     return fstat(f->fd, &s) == 0 && s.st_nlink == 0;
+}
+
+enum rt_status srv_request_file_resume(struct srv_request_file *f, struct rt_error *err)
+{
+    struct stat s;
+
+    if (!f->is_suspended)
+        return RT_OK;
+    int fd = open(f->path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    /* the path may now refer to a symbolic link, a FIFO without a reader or another file */
+    if (fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != ENXIO)
+        return fail(f, errno, err);
+    if (fd >= 0 && (fstat(fd, &s) || s.st_dev != f->device || s.st_ino != f->inode)) {
+        close(fd);
+        fd = -1;
+    }
+    if (fd < 0)
+        return rt_fail(err, RT_NOT_FOUND, "%s was removed while it was written", f->path);
+    f->fd = fd;
+    f->is_suspended = false;
+    return RT_OK;
 }
 
 /* Writes all n elements of `parts`, in several steps if necessary. Returns 0 or an errno. */

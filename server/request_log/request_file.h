@@ -9,12 +9,17 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "runtime/base/span.h"
 #include "runtime/base/status.h"
 
 struct srv_request_file {
-    int fd;       /* -1 if the file is closed */
+    int fd; /* -1 if the file is closed or suspended */
+    bool is_suspended;
+    /* identity of the file on the disk, while the file is open or suspended */
+    dev_t device;
+    ino_t inode;
     int64_t size; /* size of the file, up to the last complete record */
     int64_t opened_ns, not_before_ns;
     unsigned n_opened;
@@ -22,17 +27,26 @@ struct srv_request_file {
 };
 
 void srv_request_file_init(struct srv_request_file *f);
+/* Returns whether the file is open or suspended. */
 static inline bool srv_request_file_is_open(const struct srv_request_file *f)
 {
-    return f->fd >= 0;
+    return f->fd >= 0 || f->is_suspended;
 }
 /* Opens a new file PREFIX-TIME-PID-N.tfrecord, or PREFIX/MODEL-TIME-PID-N.tfrecord if PREFIX is a
  * directory. Missing directories are created. */
 enum rt_status srv_request_file_open(struct srv_request_file *f, const char *prefix,
                                      const char *model, struct rt_error *err);
-/* Returns whether the open file was deleted. Records written to a deleted file are lost. */
+/* Closes the descriptor of an open file, which srv_request_file_resume opens again. */
+void srv_request_file_suspend(struct srv_request_file *f);
+/* Opens the descriptor of a suspended file again. Has no effect if the file is not suspended.
+ * Returns RT_NOT_FOUND if the file was deleted or replaced; the file is then still suspended. After
+ * any other failure the file is closed. */
+enum rt_status srv_request_file_resume(struct srv_request_file *f, struct rt_error *err);
+/* Returns whether the open file was deleted. The file must not be suspended. Records written to a
+ * deleted file are lost. */
 bool srv_request_file_is_removed(const struct srv_request_file *f);
-/* Appends one TFRecord. After a failure, truncates the file to its complete records. */
+/* Appends one TFRecord. The file must not be suspended. After a failure, truncates the file to its
+ * complete records. */
 enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span record,
                                     struct rt_error *err);
 void srv_request_file_close(struct srv_request_file *f);

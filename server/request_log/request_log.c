@@ -18,6 +18,10 @@
  * first failure of an outage is logged. */
 enum { OUTAGE_LOG_S = 60 };
 
+/* Maximum number of descriptors of log files. The files of further models are suspended, so that
+ * logs of many models leave descriptors to connections and to model loads. */
+enum { MOST_DESCRIPTORS = 16 };
+
 struct srv_model_log {
     /* in the list `open_files` while the file is open; used only by the thread that writes the
      * files; must be the first member */
@@ -55,7 +59,12 @@ struct srv_request_log {
     pthread_t thread;
     struct rt_mutex mu;
     struct rt_cond wake;
-    struct srv_link open_files; /* used only by the thread that writes the files */
+    /* Only the thread that writes the files uses the three members below. open_files contains the
+     * logs with an open or suspended file, with_fd those whose file has a descriptor, least
+     * recently used first. */
+    struct srv_link open_files;
+    struct srv_model_log *with_fd[MOST_DESCRIPTORS];
+    int n_with_fd;
     struct rt_map models;  /* logs by model name; mu guards this member and all members below */
     uint64_t n_configured; /* number of calls of srv_request_log_configure */
     struct record *first, **end;
@@ -322,17 +331,56 @@ static void log_recovery(struct srv_model_log *log)
     RT_LOG(RT_LOG_INFO, "model %s: requests are logged again: %s", log->model, log->file.path);
 }
 
-/* Closes a deleted file, because records written to it would be lost. The next record opens a new
- * file. */
-static void leave_removed_file(struct srv_model_log *log)
+static void remove_with_fd(struct srv_request_log *l, const struct srv_model_log *log)
 {
-    struct rt_error err = {0};
+    int n = 0;
 
-    if (!srv_request_file_is_open(&log->file) || !srv_request_file_is_removed(&log->file))
+    for (int i = 0; i < l->n_with_fd; i++)
+        if (l->with_fd[i] != log)
+            l->with_fd[n++] = l->with_fd[i];
+    l->n_with_fd = n;
+}
+
+/* Suspends the least recently used file if the log's file needs a descriptor and none is left. */
+static void make_room(struct srv_request_log *l, const struct srv_model_log *log)
+{
+    if (log->file.fd >= 0)
         return;
-    rt_fail(&err, RT_UNAVAILABLE, "%s was removed while it was written", log->file.path);
-    log_outage(log, &err);
+    remove_with_fd(l, log);
+    if (l->n_with_fd < MOST_DESCRIPTORS)
+        return;
+    struct srv_model_log *oldest = l->with_fd[0];
+    remove_with_fd(l, oldest);
+    srv_request_file_suspend(&oldest->file);
+}
+
+/* Updates with_fd after the log's file has been used. */
+static void file_used(struct srv_request_log *l, struct srv_model_log *log)
+{
+    remove_with_fd(l, log);
+    if (log->file.fd >= 0)
+        l->with_fd[l->n_with_fd++] = log;
+}
+
+/* Resumes the file if it is suspended. Closes a deleted file, because records written to it would
+ * be lost. The caller then opens a new file. */
+static enum rt_status resume_file(struct srv_model_log *log, struct rt_error *err)
+{
+    struct rt_error removed = {0};
+
+    if (!srv_request_file_is_open(&log->file))
+        return RT_OK;
+    enum rt_status st = srv_request_file_resume(&log->file, &removed);
+    if (st && st != RT_NOT_FOUND) {
+        rt_error_copy(err, &removed);
+        return st;
+    }
+    if (!st && !srv_request_file_is_removed(&log->file))
+        return RT_OK;
+    rt_fail(&removed, RT_UNAVAILABLE, "%s was removed while it was written", log->file.path);
+    log_outage(log, &removed);
     srv_request_file_close(&log->file);
+    return RT_OK;
 }
 
 static enum rt_status open_file(struct srv_model_log *log, struct rt_error *err)
@@ -354,12 +402,12 @@ static void write_one(struct srv_request_log *l, struct record *r)
 {
     struct srv_model_log *log = r->log;
     struct rt_error err = {0};
-    enum rt_status st = RT_OK;
 
     if (r->generation > log->file_generation)
         srv_request_file_close(&log->file);
-    leave_removed_file(log);
-    if (!srv_request_file_is_open(&log->file))
+    make_room(l, log);
+    enum rt_status st = resume_file(log, &err);
+    if (!st && !srv_request_file_is_open(&log->file))
         st = open_file(log, &err);
     if (!st)
         st = srv_request_file_add(&log->file, rt_span_of(r->bytes, r->n), &err);
@@ -370,6 +418,7 @@ static void write_one(struct srv_request_log *l, struct record *r)
     count(log, st);
     if (!st && log->file.size >= l->limits.file_bytes)
         srv_request_file_close(&log->file);
+    file_used(l, log);
     free(r->bytes);
     give_back(l, r->n);
     free(r);
@@ -400,6 +449,7 @@ static int64_t end_files(struct srv_request_log *l)
         }
         /* closing a file may take long, so the lock is not held */
         srv_request_file_close(&log->file);
+        remove_with_fd(l, log);
         srv_list_remove(at);
         srv_request_log_release(log);
     }

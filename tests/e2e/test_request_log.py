@@ -56,6 +56,10 @@ class RequestLog(Case):
                 return int(line.split()[-1])
         return 0
 
+    def count_all(self, server):
+        return sum(int(line.split()[-1]) for line in server.get("/monitoring/prometheus/metrics")[1].decode().splitlines()
+                   if line.startswith(":tensorflow:serving:request_log_count{") and '"OK"' in line)
+
     def test_what_is_asked_is_written_and_can_be_played_again(self):
         with self.serve(1) as server:
             self.ask_grpc(server, [1, 2])
@@ -97,6 +101,29 @@ class RequestLog(Case):
         with Server(f"--models={self.folder}") as server:
             self.assertEqual(server.state("half", 1), "AVAILABLE")
             self.assertIn(f"{len(logs)} goldens", server.log())
+
+    def test_the_logs_of_many_models_share_few_descriptors(self):
+        """Each of 40 models is asked three times, in turns. Each has one log file, most of them without a descriptor."""
+        n = 40
+        self.put("half/1")
+        os.makedirs(self.path("log"))
+        config = self.config(1, "log")
+        inner = config[len("model_config_list { "):config.rindex("}")]
+        names = [f"half{i}" for i in range(n)]
+        models = "".join(inner.replace('"half"', f'"{name}"') for name in names)
+        with Server("--model_config_file=" + self.write("config", f"model_config_list {{ {models} }}")) as server:
+            for turn in range(3):
+                for name in names:
+                    self.assertEqual(server.predict(name, [float(turn)]), [turn / 2 + 2])
+                wait_for(lambda: self.count_all(server) == n * (turn + 1), "the records")
+            open_files = [os.readlink(f"/proc/{server.process.pid}/fd/{fd}")
+                          for fd in os.listdir(f"/proc/{server.process.pid}/fd")]
+            self.assertLessEqual(len([path for path in open_files if path.endswith(".tfrecord")]), 16)
+        files = self.files("log/")
+        self.assertEqual(len(files), n)
+        for path in files:
+            self.assertEqual([list(log.predict_log.request.inputs["x"].float_val) for log in records.read(path)],
+                             [[0], [1], [2]])
 
     def test_the_open_inference_protocol_is_logged_as_predict(self):
         with self.serve(1) as server:

@@ -4,6 +4,9 @@
  */
 #include "tests/support/test.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "runtime/base/bytes.h"
 #include "runtime/base/tfrecord.h"
 #include "server/request_log/request_file.h"
@@ -76,6 +79,40 @@ static void after_trouble_a_file_is_not_tried_again_at_once(void **state)
                  "tried again in a moment");
 }
 
+static void a_suspended_file_goes_on_unless_it_was_replaced(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct srv_request_file f;
+    struct stat s;
+    char dir[64] = "/tmp/slipway-log-XXXXXX", prefix[128];
+    const int64_t one = 1 + RT_TFRECORD_HEADER + RT_TFRECORD_FOOTER;
+
+    assert_non_null(mkdtemp(dir));
+    snprintf(prefix, sizeof prefix, "%s/", dir);
+    srv_request_file_init(&f);
+    assert_ok(srv_request_file_open(&f, prefix, "m", &err), &err);
+    assert_ok(srv_request_file_add(&f, rt_span_str("a"), &err), &err);
+    srv_request_file_suspend(&f);
+    assert_true(srv_request_file_is_open(&f));
+    assert_int_equal(f.fd, -1);
+    assert_ok(srv_request_file_resume(&f, &err), &err);
+    assert_ok(srv_request_file_resume(&f, &err), &err);
+    assert_ok(srv_request_file_add(&f, rt_span_str("b"), &err), &err);
+    assert_int_equal(stat(f.path, &s), 0);
+    assert_int_equal(s.st_size, 2 * one);
+
+    srv_request_file_suspend(&f);
+    remove(f.path);
+    assert_int_equal(mkfifo(f.path, 0600), 0);
+    assert_int_equal(srv_request_file_resume(&f, &err), RT_NOT_FOUND);
+    remove(f.path);
+    assert_int_equal(srv_request_file_resume(&f, &err), RT_NOT_FOUND);
+    srv_request_file_close(&f);
+    assert_false(srv_request_file_is_open(&f));
+    remove(dir);
+}
+
 static void a_log_without_models_begins_and_ends(void **state)
 {
     (void)state;
@@ -142,6 +179,7 @@ int main(void)
         cmocka_unit_test(none_all_and_about_a_part_are_chosen),
         cmocka_unit_test(a_file_holds_whole_records_under_a_name_of_its_own),
         cmocka_unit_test(after_trouble_a_file_is_not_tried_again_at_once),
+        cmocka_unit_test(a_suspended_file_goes_on_unless_it_was_replaced),
         cmocka_unit_test(a_log_without_models_begins_and_ends),
         cmocka_unit_test(only_models_with_versions_or_logged_requests_have_a_log),
     };
