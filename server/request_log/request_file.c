@@ -33,8 +33,12 @@ void srv_request_file_suspend(struct srv_request_file *f)
     f->is_suspended = true;
 }
 
+/* Closes the file after a failure. Deletes an empty file, because each further attempt creates a
+ * file, and a full disk may stay full for long. */
 static void hold_back(struct srv_request_file *f)
 {
+    if (f->fd >= 0 && !f->size && !srv_request_file_is_removed(f))
+        unlink(f->path);
     srv_request_file_close(f);
     f->not_before_ns = rt_now_ns() + RETRY_S * INT64_C(1000000000);
 }

@@ -46,7 +46,7 @@ enum rt_status srv_request_file_resume(struct srv_request_file *f, struct rt_err
  * deleted file are lost. */
 bool srv_request_file_is_removed(const struct srv_request_file *f);
 /* Appends one TFRecord. The file must not be suspended. After a failure, truncates the file to its
- * complete records. */
+ * complete records, or deletes the file if there are none. */
 enum rt_status srv_request_file_add(struct srv_request_file *f, struct rt_span record,
                                     struct rt_error *err);
 void srv_request_file_close(struct srv_request_file *f);

@@ -4,6 +4,8 @@
  */
 #include "tests/support/test.h"
 
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,6 +115,30 @@ static void a_suspended_file_goes_on_unless_it_was_replaced(void **state)
     remove(dir);
 }
 
+/* A limit of the file size fails the first record, as a full disk does. */
+static void a_file_whose_first_record_fails_is_removed(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct srv_request_file f;
+    struct rlimit limit;
+    char dir[64] = "/tmp/slipway-log-XXXXXX", prefix[128];
+
+    assert_non_null(mkdtemp(dir));
+    snprintf(prefix, sizeof prefix, "%s/", dir);
+    srv_request_file_init(&f);
+    assert_ok(srv_request_file_open(&f, prefix, "m", &err), &err);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    void (*const before)(int) = signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, limit.rlim_max});
+    const enum rt_status st = srv_request_file_add(&f, rt_span_str("a"), &err);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    signal(SIGXFSZ, before);
+    assert_int_equal(st, RT_UNAVAILABLE);
+    assert_int_equal(access(f.path, F_OK), -1);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void a_log_without_models_begins_and_ends(void **state)
 {
     (void)state;
@@ -180,6 +206,7 @@ int main(void)
         cmocka_unit_test(a_file_holds_whole_records_under_a_name_of_its_own),
         cmocka_unit_test(after_trouble_a_file_is_not_tried_again_at_once),
         cmocka_unit_test(a_suspended_file_goes_on_unless_it_was_replaced),
+        cmocka_unit_test(a_file_whose_first_record_fails_is_removed),
         cmocka_unit_test(a_log_without_models_begins_and_ends),
         cmocka_unit_test(only_models_with_versions_or_logged_requests_have_a_log),
     };
