@@ -5,27 +5,18 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "runtime/base/crc32c.h"
 #include "runtime/base/pieces.h"
 #include "runtime/files/file.h"
 
-/* Maximum number of shards that all checkpoints together keep open, if RLIMIT_NOFILE is at least
- * KEPT_SHARE times as large. Otherwise the maximum is RLIMIT_NOFILE / KEPT_SHARE. */
-enum { MAX_KEPT = 1024, KEPT_SHARE = 8 };
 static atomic_int n_kept; /* number of shards that all checkpoints together keep open */
 
 /* Returns whether one more shard may be kept open. If so, counts the shard. */
 static bool take_kept(void)
 {
-    struct rlimit files;
-    int limit = MAX_KEPT;
-
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / KEPT_SHARE < MAX_KEPT)
-        limit = (int)(files.rlim_cur / KEPT_SHARE);
-    if (atomic_fetch_add(&n_kept, 1) < limit)
+    if (atomic_fetch_add(&n_kept, 1) < rt_file_most_kept())
         return true;
     atomic_fetch_sub(&n_kept, 1);
     return false;

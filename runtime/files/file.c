@@ -2,14 +2,38 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+int rt_file_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > INT_MAX)
+        return INT_MAX;
+    return (int)limit.rlim_cur;
+}
+
+int rt_file_most_kept(void)
+{
+    enum { MOST = 1024, SHARE = 8 };
+    const int share = rt_file_limit() / SHARE;
+    return share < MOST ? share : MOST;
+}
+
+int rt_file_unreserved(int limit)
+{
+    enum { RESERVED = 64 };
+    return limit > 2 * RESERVED ? limit - RESERVED : limit / 2;
+}
 
 /* number of bytes that are read or written between two checks */
 enum { PIECE = 1 << 20 };

@@ -63,6 +63,15 @@ enum rt_status rt_file_check_space(const char *path, size_t n, struct rt_error *
  */
 enum rt_status rt_file_append(int fd, const char *name, int64_t *size, const struct rt_span *pieces,
                               int n_pieces, const struct rt_check *check, struct rt_error *err);
+/* Returns how many files of one kind (shards of checkpoints, event files, regions of shared memory)
+ * the process may keep open: an eighth of RLIMIT_NOFILE, at most 1,024. */
+int rt_file_most_kept(void);
+/* Returns how many of `limit` descriptors connections and files that stay open may use. The
+ * remaining descriptors (64, or half of `limit` if it is small) are reserved for the files of model
+ * loads. */
+int rt_file_unreserved(int limit);
+/* Returns RLIMIT_NOFILE. */
+int rt_file_limit(void);
 /* Creates the directory and all missing parent directories. */
 enum rt_status rt_file_make_dirs(const char *dir, struct rt_error *err);
 #endif

@@ -141,6 +141,10 @@ static enum rt_status open_region(struct region *r, struct rt_error *err)
     if (r->fd < 0)
         return rt_fail(err, RT_INVALID_ARGUMENT, "the shared memory object %s cannot be opened: %s",
                        r->key, strerror(errno));
+    if (r->fd >= rt_file_unreserved(rt_file_limit()))
+        return rt_fail(
+            err, RT_RESOURCE_EXHAUSTED,
+            "the limit of open files leaves no descriptor for a region of shared memory");
     if (fstat(r->fd, &s) != 0 || !S_ISREG(s.st_mode))
         return rt_fail(err, RT_INVALID_ARGUMENT, "%s is no shared memory object", r->key);
     return is_whole(r) ? RT_OK
@@ -151,6 +155,7 @@ static enum rt_status open_region(struct region *r, struct rt_error *err)
 static enum rt_status add(struct srv_shared_memory *m, struct region *r, struct rt_error *err)
 {
     enum rt_status st = RT_OK;
+    const int most = rt_file_most_kept();
 
     rt_mutex_lock(&m->mu);
     if (find_locked(m, rt_span_of(r->name, r->n_name)) >= 0)
@@ -158,6 +163,11 @@ static enum rt_status add(struct srv_shared_memory *m, struct region *r, struct 
     else if (m->n == SRV_MAX_REGIONS)
         st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "%d regions of shared memory are registered",
                      SRV_MAX_REGIONS);
+    else if (m->n >= most)
+        st = rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                     "%d regions of shared memory are registered, an eighth of the limit of open "
+                     "files",
+                     m->n);
     else if (r->bytes > m->limit - m->total)
         st = fail_region(err, RT_RESOURCE_EXHAUSTED, r,
                          "is larger than what is left of --system_shared_memory_bytes");

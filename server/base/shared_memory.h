@@ -4,7 +4,8 @@
  * with an error. An access to mapped memory would raise SIGBUS. The size of the object is checked
  * at each use.
  *
- * Owner: the server. The total size of all regions is limited.
+ * Owner: the server. The total size of all regions is limited. Each region keeps a descriptor, so
+ * the number of regions is limited by rt_file_most_kept too.
  * Threads: any; the list has a lock, which is not held while a region is read or written.
  */
 #ifndef SRV_SHARED_MEMORY_H

@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
-#include <limits.h>
 #include <linux/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,10 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "runtime/files/file.h"
 #include "server/base/number.h"
 
 static int option_of(int fd, int option)
@@ -27,17 +26,12 @@ static int option_of(int fd, int option)
 
 int srv_files_limit(void)
 {
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > INT_MAX)
-        return INT_MAX;
-    return (int)limit.rlim_cur;
+    return rt_file_limit();
 }
 
 int srv_files_left(int n)
 {
-    enum { KEPT = 64 };
-    return n > 2 * KEPT ? n - KEPT : n / 2;
+    return rt_file_unreserved(n);
 }
 
 int srv_files_rest_share(int64_t max_connections)
