@@ -1,5 +1,6 @@
 #include "kernels/io/event_writer.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 #include "runtime/session/state.h"
 
 /* ---- the resource ---- */
+
+static atomic_int n_files; /* number of event files that all writers together have open */
 
 /* Counts the growth of the buffer in the state's pool. */
 static bool may_grow(void *arg, size_t capacity, size_t wanted)
@@ -58,8 +61,10 @@ static void drop_held(struct kn_event_writer *w) RT_REQUIRES(w->mu)
 static void close_file(struct kn_event_writer *w) RT_REQUIRES(w->mu)
 {
     drop_held(w);
-    if (w->fd >= 0)
+    if (w->fd >= 0) {
         close(w->fd);
+        atomic_fetch_sub(&n_files, 1);
+    }
     free(w->path);
     rt_pool_unref(w->pool);
     w->fd = -1;
@@ -145,6 +150,21 @@ static enum rt_status write_version(struct rt_run *r, struct kn_event_writer *w)
     return st;
 }
 
+/* Counts the new file `fd` of a writer. Refuses it if too many event files are open, or if its
+ * descriptor is reserved for other files. */
+static enum rt_status count_file(int fd, struct rt_error *err)
+{
+    const int n = atomic_fetch_add(&n_files, 1), most = rt_file_most_kept();
+
+    if (n < most && fd < rt_file_unreserved(rt_file_limit()))
+        return RT_OK;
+    atomic_fetch_sub(&n_files, 1);
+    return n < most ? rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                              "the limit of open files leaves no descriptor for an event file")
+                    : rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                              "%d event files are open, and summary writers may have %d", n, most);
+}
+
 /* Creates a file whose name differs from those of other writers, processes and machines. */
 static enum rt_status create_file(struct rt_run *r, struct kn_event_writer *w,
                                   const struct kn_event_file *file) RT_REQUIRES(w->mu)
@@ -172,9 +192,17 @@ static enum rt_status create_file(struct rt_run *r, struct kn_event_writer *w,
     if (asprintf(&w->path, "%.*s/%s", (int)file->directory.n, (const char *)file->directory.p,
                  name) < 0) {
         w->path = NULL;
-        return rt_fail_memory(r->err, "a summary writer", sizeof name);
+        st = rt_fail_memory(r->err, "a summary writer", sizeof name);
     }
-    return RT_OK;
+    if (!st)
+        st = count_file(w->fd, r->err);
+    if (st) {
+        if (w->path)
+            unlink(w->path);
+        close(w->fd);
+        w->fd = -1;
+    }
+    return st;
 }
 
 static enum rt_status open_file(struct rt_run *r, struct kn_event_writer *w,

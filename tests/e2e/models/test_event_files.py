@@ -121,6 +121,20 @@ class EventFiles(Case):
         self.assertEqual({e.step for e in read_events(files()[1])[1:]}, {2})
         self.assertEqual(len(read_events(files()[1])), 3)
 
+    def test_event_files_leave_descriptors_to_others(self):
+        """With a limit of 160 open files, summary writers may have 20 event files open."""
+        names = [f"m{i:02}" for i in range(22)]
+        for name in names:
+            copy_model("tf2", self.models / name, self.logs / name / "deep")
+        self.server = self.enterContext(Server(f"--models={self.models}", f"--model_write_directories={self.logs}",
+                                               "--max_num_load_retries=0", wait=False, open_files=160))
+        wait_for(lambda: self.server.log().count("Successfully loaded") >= 20, self.server.log)
+        wait_for(lambda: self.server.log().count("20 event files are open, and summary writers may have 20") >= 2,
+                 self.server.log)
+        files = [path for path in self.logs.rglob("*") if path.is_file()]
+        self.assertEqual(len(files), 20, files)
+        self.assertEqual(self.server.log().count("Successfully loaded"), 20)
+
     def test_many_clients_write_one_file(self):
         self.start("tf2", "tf1")
         n_clients, n_calls = 4, 10
