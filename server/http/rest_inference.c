@@ -114,7 +114,9 @@ static void done(struct srv_job *job)
         st = srv_inference_finish(inf, &job->err);
     if (!st)
         st = srv_inference_encode(inf, &r->out, &job->err);
-    if (st == RT_DEADLINE_EXCEEDED && job->deadline_ns == deadline_of(r))
+    /* An op may fail with the same status, for example Unbatch with its own timeout. */
+    if (st == RT_DEADLINE_EXCEEDED && job->deadline_ns == deadline_of(r) &&
+        rt_now_ns() >= job->deadline_ns)
         rt_fail(&r->err, st, "%s (--rest_api_timeout_in_ms=%lld)", rt_error_text(&r->job.err),
                 (long long)o->rest_api_timeout_in_ms);
     else if (st)

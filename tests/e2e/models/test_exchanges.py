@@ -25,6 +25,7 @@ def build(g):
     g.node("twice", "Add", "batch", "batch", T="float")
     g.node("back", "Unbatch", "twice", "batch:1", "batch:2", T="float").attr["timeout_micros"].i = 1000000
     g.node("exchange", "Unbatch", "x", "index", "id", T="float").attr["timeout_micros"].i = 60000000
+    g.node("brief", "Unbatch", "x", "index", "id", T="float").attr["timeout_micros"].i = 1000
     # Two exchanges of gradients with one name and different types
     g.placeholder("wide", "double")
     for name, grad, dtype in (("floats", "x", "float"), ("wides", "wide", "double")):
@@ -51,7 +52,7 @@ def build(g):
 
 
 SIGNATURES = {"back": ({"x": ("x", "float")}, {"y": ("back", "float")}), "exchange": (IN, {"y": ("exchange", "float")}),
-              "floats": (IN, {"y": ("floats", "float")}),
+              "brief": (IN, {"y": ("brief", "float")}), "floats": (IN, {"y": ("floats", "float")}),
               "wides": ({**IN, "x": ("wide", "double")}, {"y": ("wides", "double")}),
               "loop": ({"x": ("x", "float"), "n": ("n", "int32")}, {"y": ("loop", "float")})}
 
@@ -90,6 +91,15 @@ class Exchanges(Case):
             self.assertEqual(status, 400, body)
             self.assertIn("wides: its shared_name belongs to nodes of the type float, not double", json.loads(body)["error"])
             self.assertEqual(self.answer(server, "floats", id=3, **empty), [])
+
+    def test_the_timeout_of_an_op_is_not_that_of_a_flag(self):
+        folder = self.path("brief")
+        small_models.write(f"{folder}/1", SIGNATURES, build)
+        with Server("--model_name=exchanges", f"--model_base_path={folder}") as server:
+            status, body = self.ask(server, "brief", x=[[1.0]], index=[[5, 0, 1]], id=6)
+            self.assertEqual(status, 504, body)
+            self.assertIn("Batched data did not arrive within timeout window", json.loads(body)["error"])
+            self.assertNotIn("--", json.loads(body)["error"])
 
     def wait_for_each_other(self, server):
         got = {}
