@@ -503,7 +503,7 @@ class Memory(unittest.TestCase):
                 self.assertEqual(answer(early)[0], 200)
                 late.settimeout(20 * SLOW)
                 self.assertTrue(is_well(late))
-            self.assertIn("cannot accept a connection: Too many open files", server.log())
+            self.assertIn("cannot accept a connection: the limit of open files leaves no more", server.log())
 
     def test_a_connection_whose_file_outlives_it(self):
         """Another process also has a descriptor of the socket, as a forked child would. Closing the server's
