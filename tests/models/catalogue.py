@@ -12,6 +12,7 @@ the same requests in the same order, so a model may keep state.
 Modules of makers import TensorFlow and what else they need within the makers.
 """
 import collections
+import importlib
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -23,21 +24,72 @@ import numpy as np  # noqa: E402
 
 MODULES = ("applications",)
 # `make` is a function of the version's folder.
-Model = collections.namedtuple("Model", "name make rtol")
-Request = collections.namedtuple("Request", "signature inputs")
+Model = collections.namedtuple("Model", "name make rtol stateless")
+# `call` is predict, classify or regress. The latter two take {"examples": serialized Examples} and give what their
+# responses hold: scores by label, or values.
+Request = collections.namedtuple("Request", "signature inputs call", defaults=("predict",))
+KERAS = {"keras3": "keras", "tf_keras": "tf_keras"}  # suffixes of names, and the package
 MODELS = {}
 
 
-def model(*names, rtol=1e-4):
-    """Registers a maker. Floats may differ by `rtol` of the largest magnitude in an output. With several names, the maker also gets the name: make(folder, name)."""
+def model(*names, rtol=1e-4, stateless=False):
+    """Registers a maker. Floats may differ by `rtol` of the largest magnitude in an output.
+
+    With several names, the maker also gets the name: make(folder, name). If the model is stateless, TensorFlow answers
+    each request only once.
+    """
 
     def register(make):
         for name in names:
             assert name not in MODELS, name
-            MODELS[name] = Model(name, make if len(names) == 1 else lambda folder, name=name: make(folder, name), rtol)
+            MODELS[name] = Model(name, make if len(names) == 1 else lambda folder, name=name: make(folder, name), rtol,
+                                 stateless)
         return make
 
     return register
+
+
+def in_both(*kinds):
+    """Returns the names of models that exist in both versions of Keras."""
+    return [f"{kind}_{version}" for kind in kinds for version in KERAS]
+
+
+def keras_of(name):
+    """Returns the kind of model and the version of Keras that the name stands for. Seeds its weights."""
+    version = next(v for v in KERAS if name.endswith(f"_{v}"))
+    keras = importlib.import_module(KERAS[version])
+    keras.utils.set_random_seed(7)
+    return name[:-len(version) - 1], keras
+
+
+def save(net, folder, traces=True):
+    """Exports a Keras model as its version of Keras does. tf_keras also saves the functions of each layer, if `traces`."""
+    if not hasattr(net, "save_spec"):
+        net.export(folder, verbose=False)
+    elif traces:
+        net.save(folder, save_format="tf")
+    else:
+        net.export(folder)
+
+
+def save_signatures(folder, held, **signatures):
+    """Saves several signatures, given as name=(function, tensor specs...). `held` are the layers and variables they use."""
+    import keras
+    import tensorflow as tf
+
+    made = {name: tf.function(function, input_signature=specs) for name, (function, *specs) in signatures.items()}
+    if not any(isinstance(h, keras.layers.Layer) for h in held):
+        module = tf.Module()
+        module.held, module.made = held, made
+        return tf.saved_model.save(module, folder, signatures=made)
+    # tf.saved_model.save writes variables of Keras 3's layers that its own loader then does not find.
+    archive = keras.export.ExportArchive()
+    for h in held:
+        archive.track(h)
+    for name, function in made.items():
+        function.get_concrete_function()
+        archive.add_endpoint(name, function)
+    archive.write_out(folder, verbose=False)
 
 
 def random(seed, shape, low=0.0, high=1.0, dtype="float32"):

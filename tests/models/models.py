@@ -3,9 +3,10 @@
 
 Each model of the catalogue is exported, by a process of its own, into build/models, where it stays until the script of
 its module changes. TensorFlow then answers the model's requests in one session: each request twice in a row, and all of
-them in turn, three times. The server, in its default configuration, answers the same sequence over gRPC. Each answer is compared, so a plan that is compiled after the first
-request, and one that holds what another signature wrote, must give the same answers as before. A refusal must have
-TensorFlow's code. Needs tensorflow, tensorflow-text, tf_keras and tensorflow-serving-api (PyPI).
+them in turn, three times (once each, if the model is said to be stateless). The server, in its default configuration,
+answers the same sequence over gRPC. Each answer is compared, so a plan that is compiled after the first request, and one
+that holds what another signature wrote, must give the same answers as before. A refusal must have TensorFlow's code.
+Needs tensorflow, tensorflow-text, tf_keras and tensorflow-serving-api (PyPI).
 """
 import argparse
 import hashlib
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import urllib.error
 import urllib.request
 
@@ -28,6 +30,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent / "conformance"))
 np = catalogue.np
+MODULE_OF, SOURCE_OF = {}, {}  # the module of each model, and the hash of each module, by name
 PAUSE_S = 1.0  # time for the server to compile a plan after the first requests
 
 
@@ -46,8 +49,13 @@ def answer(session, meta, request):
 
     signature = meta.signature_def[request.signature]
     try:
-        feeds = {signature.inputs[k].name: v for k, v in request.inputs.items()}
-        return session.run({k: v.name for k, v in signature.outputs.items()}, feeds)
+        if request.call == "predict":
+            feeds = {signature.inputs[k].name: v for k, v in request.inputs.items()}
+        else:
+            feeds = {v.name: request.inputs["examples"] for v in signature.inputs.values()}
+        outputs = session.run({k: v.name for k, v in signature.outputs.items()}, feeds)
+        # A regress response has one value for each Example.
+        return {k: v.reshape(-1) for k, v in outputs.items()} if request.call == "regress" else outputs
     except tf.errors.OpError as refused:
         return refused.error_code, refused.message[:300]
 
@@ -63,27 +71,62 @@ def export(name, folder):
     tf.keras.backend.clear_session()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         meta = tf.compat.v1.saved_model.load(session, ["serve"], str(version))
-        answers = [answer(session, meta, requests[i]) for i in sequence(requests)]
+        if made.stateless:
+            once = [answer(session, meta, r) for r in requests]
+            answers = [once[i] for i in sequence(requests)]
+        else:
+            answers = [answer(session, meta, requests[i]) for i in sequence(requests)]
+    assert not all(isinstance(a, tuple) for a in answers), f"TensorFlow refuses all requests: {answers[0]}"
     with open(folder / "answers.pickle", "wb") as file:
         pickle.dump(([tuple(r) for r in requests], answers), file)
 
 
-def prepared(name, module, out):
-    """Returns the folder of the exported model, or None if it cannot be made. Its process's output is printed then."""
-    source = hashlib.sha256((HERE / f"{module}.py").read_bytes() + (HERE / "catalogue.py").read_bytes()).hexdigest()[:16]
-    folder = out / f"{name}-{source}"
-    if folder.exists():
-        return folder
+def export_all(names, out):
+    """Exports each model in a child of its own. TensorFlow is imported once, before, which starts no threads."""
+    import keras  # noqa: F401
+    import tensorflow as tf
+
+    tf.get_logger().setLevel("ERROR")
+    for name in names:
+        child = os.fork()
+        if not child:
+            try:
+                export_one(name, out)
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+                code = 1
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        if os.waitpid(child, 0)[1]:
+            print(f"{name} cannot be exported", flush=True)
+
+
+def export_one(name, out):
+    """Exports the model into a folder that gets its name once it is complete."""
+    folder, start = folder_of(name, out), time.time()
     for old in out.glob(f"{name}-*"):
         if old.name[len(name) + 1:].isalnum():
             shutil.rmtree(old)
     with tempfile.TemporaryDirectory(dir=out) as half:
-        made = subprocess.run([sys.executable, __file__, "--export", name, "--module", module, "--out", half], capture_output=True, text=True)
-        if made.returncode:
-            print(made.stdout[-2000:] + made.stderr[-4000:])
-            return None
+        export(name, pathlib.Path(half))
         shutil.copytree(half, folder, symlinks=True)
-    return folder
+    print(f"exported {name} in {time.time() - start:.1f} s", flush=True)
+
+
+def folder_of(name, out):
+    """Returns where the exported model lies: its name has a hash of the script."""
+    return out / f"{name}-{SOURCE_OF[MODULE_OF[name]]}"
+
+
+def prepared(names, out):
+    """Exports the models that are not there yet. Returns the folder of each, or None if it cannot be exported."""
+    folders = {name: folder_of(name, out) for name in names}
+    missing = [name for name, folder in folders.items() if not folder.exists()]
+    if missing:
+        subprocess.run([sys.executable, __file__, "--export", "--out", out, *missing])
+    return {name: folder if folder.exists() else None for name, folder in folders.items()}
 
 
 # ---- the comparison ----
@@ -159,6 +202,23 @@ class Server:
             time.sleep(0.1)
         return "it is neither loaded nor refused after two minutes"
 
+    def examples(self, name, request):
+        """Sends a classify or regress request. Returns the outputs as the signature would give them."""
+        from tensorflow_serving.apis import classification_pb2, regression_pb2
+        import tensorflow as tf
+
+        classify = request.call == "classify"
+        message = classification_pb2.ClassificationRequest() if classify else regression_pb2.RegressionRequest()
+        message.model_spec.name, message.model_spec.signature_name = name, request.signature
+        for example in request.inputs["examples"]:
+            message.input.example_list.examples.append(tf.train.Example.FromString(example))
+        if not classify:
+            values = [r.value for r in self.stub.Regress(message, timeout=600).result.regressions]
+            return {"outputs": np.array(values, np.float32)}
+        found = [c.classes for c in self.stub.Classify(message, timeout=600).result.classifications]
+        return {"classes": np.array([[c.label.encode() for c in row] for row in found], object),
+                "scores": np.array([[c.score for c in row] for row in found], np.float32)}
+
     def predict(self, name, request):
         from tensorflow_serving.apis import predict_pb2
         import grpc
@@ -166,9 +226,11 @@ class Server:
 
         message = predict_pb2.PredictRequest()
         message.model_spec.name, message.model_spec.signature_name = name, request.signature
-        for k, v in request.inputs.items():
+        for k, v in request.inputs.items() if request.call == "predict" else ():
             message.inputs[k].CopyFrom(tf.make_tensor_proto(v))
         try:
+            if request.call != "predict":
+                return self.examples(name, request)
             outputs = self.stub.Predict(message, timeout=600).outputs
         except grpc.RpcError as refused:
             return refused.code().value[0], refused.details()[:300]
@@ -206,31 +268,28 @@ def main():
     parser.add_argument("--port", type=int, default=18592, help="of gRPC; REST gets the next one")
     parser.add_argument("--flag", action="append", default=[], help="a flag for the server, for example --flag=--specialise=off")
     parser.add_argument("--list", action="store_true", help="print the models by module")
-    parser.add_argument("--export", help=argparse.SUPPRESS)
-    parser.add_argument("--module", help=argparse.SUPPRESS)
+    parser.add_argument("--export", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.export:
-        importlib.import_module(args.module)
-        return export(args.export, args.out)
-    modules = {}
     for module in catalogue.MODULES:
-        known = set(catalogue.MODELS)
         importlib.import_module(module)
-        modules.update((name, module) for name in catalogue.MODELS if name not in known)
+        SOURCE_OF[module] = hashlib.sha256((HERE / f"{module}.py").read_bytes()).hexdigest()[:16]
+        MODULE_OF.update((name, module) for name in catalogue.MODELS if name not in MODULE_OF)
+    if args.export:
+        return export_all(args.names, args.out)
     if args.list:
         for module in catalogue.MODULES:
-            print(f"{module}: {' '.join(name for name, m in modules.items() if m == module)}")
+            print(f"{module}: {' '.join(name for name, m in MODULE_OF.items() if m == module)}")
         return 0
-    unknown = set(args.names) - set(modules) - set(catalogue.MODULES)
+    unknown = set(args.names) - set(MODULE_OF) - set(catalogue.MODULES)
     if unknown:
         parser.error(f"no model or module: {' '.join(sorted(unknown))}")
     args.out.mkdir(parents=True, exist_ok=True)
     passed = failed = calls = 0
     for module in catalogue.MODULES:
-        names = [n for n, m in modules.items() if m == module and (not args.names or n in args.names or m in args.names)]
+        names = [n for n, m in MODULE_OF.items() if m == module and (not args.names or n in args.names or m in args.names)]
         if not names:
             continue
-        folders = {name: prepared(name, module, args.out) for name in names}
+        folders = prepared(names, args.out)
         with tempfile.TemporaryDirectory() as chosen:
             for name, folder in folders.items():
                 if folder:
@@ -238,8 +297,10 @@ def main():
             server = Server(args.slipway, chosen, args.port, args.flag)
             try:
                 for name, folder in folders.items():
+                    start = time.time()
                     failures, n = check(server, catalogue.MODELS[name], folder) if folder else (["it cannot be exported"], 0)
-                    print(f"{'FAIL' if failures else 'ok  '} {module} {name}: {n} calls", flush=True)
+                    took = time.time() - start
+                    print(f"{'FAIL' if failures else 'ok  '} {module} {name}: {n} calls in {took:.1f} s", flush=True)
                     for text in failures[:6]:
                         print(f"     {text}")
                     passed, failed, calls = passed + (not failures), failed + bool(failures), calls + n
