@@ -9,7 +9,7 @@ SMALLEST = {
 }
 
 
-@model(*SMALLEST)
+@model(*SMALLEST, stateless=True)
 def application(folder, name):
     import keras
 
