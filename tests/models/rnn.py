@@ -157,7 +157,7 @@ def stateful(folder, name):
     net = keras.Model(x, keras.layers.GRU(3, stateful=True)(y))
     net(np.zeros((2, 1, 4), np.float32))
     lstm, gru = net.layers[1:]
-    held = [getattr(s, "value", s) for s in (*lstm.states, *gru.states)]
+    held = [s if isinstance(s, tf.Variable) else s.value for s in (*lstm.states, *gru.states)]
 
     def reset():
         for s in held:
