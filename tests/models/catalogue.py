@@ -22,7 +22,7 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import numpy as np  # noqa: E402
 
-MODULES = ("applications", "rnn", "layers", "preprocessing", "estimator", "recommenders")
+MODULES = ("applications", "rnn", "layers", "preprocessing", "estimator", "recommenders", "state")
 # `make` is a function of the version's folder.
 Model = collections.namedtuple("Model", "name make rtol stateless")
 # `call` is predict, classify or regress. The latter two take {"examples": serialized Examples} and give what their
@@ -90,6 +90,15 @@ def save_signatures(folder, held, **signatures):
         function.get_concrete_function()
         archive.add_endpoint(name, function)
     archive.write_out(folder, verbose=False)
+
+
+def tracked(*owners):
+    """Returns the tf.Variables of Keras 3 models, layers and optimisers, for an attribute of a tf.Module that is saved.
+
+    With the owners themselves as an attribute, TensorFlow 2.21 writes two variables for each one: functions read the first,
+    and a session restores the second, so that every call is refused with "Could not find variable".
+    """
+    return [v.value for owner in owners for v in owner.variables]
 
 
 def random(seed, shape, low=0.0, high=1.0, dtype="float32"):
