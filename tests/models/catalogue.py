@@ -22,8 +22,8 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import numpy as np  # noqa: E402
 
-MODULES = ("applications", "rnn", "layers", "preprocessing", "estimator", "recommenders",
-           "state", "pipelines", "seq2seq", "audio", "detection")
+MODULES = ("applications", "rnn", "layers", "preprocessing", "estimator", "recommenders", "state",
+           "pipelines", "seq2seq", "audio", "detection", "text")
 # `make` is a function of the version's folder.
 Model = collections.namedtuple("Model", "name make rtol stateless")
 # `call` is predict, classify or regress. The latter two take {"examples": serialized Examples} and give what their
