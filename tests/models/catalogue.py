@@ -23,7 +23,7 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 import numpy as np  # noqa: E402
 
 MODULES = ("applications", "rnn", "layers", "preprocessing", "estimator", "recommenders", "state",
-           "pipelines", "seq2seq", "audio", "detection", "text")
+           "pipelines", "seq2seq", "audio", "detection", "text", "trainers")
 # `make` is a function of the version's folder.
 Model = collections.namedtuple("Model", "name make rtol stateless")
 # `call` is predict, classify or regress. The latter two take {"examples": serialized Examples} and give what their
