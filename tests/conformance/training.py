@@ -8,18 +8,19 @@ second signature, which must see each step. Variables must agree within 1e-5 of 
 tensorflow and tensorflow-serving-api (PyPI).
 """
 import argparse
+import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
+import time
 
 # imported before TensorFlow, because `run` sets environment variables that TensorFlow reads
 from run import ROOT, TIERS, Refusal, Runner, np  # isort: skip
 import grpc
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
-
-from models import wait_loaded
 
 v1 = tf.compat.v1
 STEPS, LIMIT = 50, 1e-5
@@ -115,6 +116,18 @@ class Model:
             "train": signature([self.x, self.ids, self.y], self.train), "predict": signature([self.x, self.ids], self.predict),
             "state": signature([self.x], self.state)})
         builder.save()
+
+
+def wait_loaded(log, names, server):
+    """Waits until the log reports each model either as loaded or as refused."""
+    for _ in range(1200):
+        time.sleep(0.1)
+        text = os.pread(log.fileno(), 1 << 24, 0).decode(errors="replace")
+        if server.poll() is not None or all(
+                re.search(rf"(loaded servable version|failed|refused).*\b{re.escape(n)}\b", text, re.I) for n in names):
+            break
+    if server.poll() is not None:
+        print(text)
 
 
 class Step:

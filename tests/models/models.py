@@ -28,7 +28,6 @@ import catalogue
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(HERE.parent / "conformance"))
 np = catalogue.np
 MODULE_OF, SOURCE_OF = {}, {}  # the module of each model, and the hash of each module, by name
 PAUSE_S = 1.0  # time for the server to compile a plan after the first requests
