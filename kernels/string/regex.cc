@@ -61,10 +61,23 @@ kn_regex *make(const std::string &text)
 
 } // namespace
 
+/* Returns the number of escapes of Unicode classes (\pL, \P{Greek}). */
+static size_t count_classes(const char *pattern, size_t n)
+{
+    size_t classes = 0;
+
+    for (size_t i = 0; i + 1 < n; i++)
+        if (pattern[i] == '\\') {
+            i++;
+            classes += pattern[i] == 'p' || pattern[i] == 'P';
+        }
+    return classes;
+}
+
 struct kn_regex *kn_regex_get(const char *pattern, size_t n, char *why, size_t size)
 try {
     /* RE2 limits the program's memory, but not the memory of the parsed pattern. */
-    if (n > KN_REGEX_MAX_PATTERN) {
+    if (n > KN_REGEX_MAX_PATTERN || count_classes(pattern, n) > KN_REGEX_MAX_CLASSES) {
         std::snprintf(why, size, "pattern too large - compile failed");
         return nullptr;
     }

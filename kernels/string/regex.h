@@ -30,6 +30,9 @@ enum {
     /* Maximum length of a pattern in bytes. Longer patterns exceed RE2's memory limit, unless they
      * are repetitive. */
     KN_REGEX_MAX_PATTERN = 1 << 20,
+    /* Maximum number of Unicode classes in a pattern. Each has up to 600 ranges, for which RE2's
+     * parser takes 31 KB before any limit. */
+    KN_REGEX_MAX_CLASSES = 1000,
     /* RE2's default limit for the memory of an expression, which TensorFlow uses as well */
     KN_REGEX_MEMORY = 8 << 20,
     /* Limit while KN_REGEX_MANY other expressions are in use, unless the program needs more. No
