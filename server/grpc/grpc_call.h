@@ -222,10 +222,11 @@ void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_st
 
 /* Kinds of slow work. Each has its own thread. */
 enum srv_background {
-    SRV_BACKGROUND_SMALL,  /* inflating small messages */
-    SRV_BACKGROUND_LARGE,  /* inflating large messages, and writing large responses */
-    SRV_BACKGROUND_FIELDS, /* reading messages with many fields */
-    SRV_BACKGROUND_FREE,   /* freeing large messages */
+    SRV_BACKGROUND_SMALL,        /* inflating small messages */
+    SRV_BACKGROUND_LARGE,        /* inflating large messages, and reflection */
+    SRV_BACKGROUND_FIELDS,       /* reading messages with many fields */
+    SRV_BACKGROUND_FREE,         /* freeing large messages */
+    SRV_BACKGROUND_DESCRIPTIONS, /* gathering and writing long descriptions */
     SRV_BACKGROUND_ADMIN,
     SRV_N_BACKGROUND_KINDS
 };

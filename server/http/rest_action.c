@@ -78,5 +78,5 @@ static bool act(struct srv_rest_request *r)
 
 bool srv_rest_act(struct srv_rest_request *r)
 {
-    return srv_rest_in_background(r, act);
+    return srv_rest_in_action(r, act);
 }

@@ -88,6 +88,11 @@ bool srv_rest_in_background(struct srv_rest_request *r, bool (*work)(struct srv_
     return srv_rest_background_work(srv_rest_call_of(r), SRV_REST_DESCRIPTIONS, work);
 }
 
+bool srv_rest_in_action(struct srv_rest_request *r, bool (*work)(struct srv_rest_request *r))
+{
+    return srv_rest_background_work(srv_rest_call_of(r), SRV_REST_ACTIONS, work);
+}
+
 enum rt_status srv_rest_background_start(struct srv_rest *rest, struct rt_error *err)
 {
     static const struct {
@@ -96,6 +101,7 @@ enum rt_status srv_rest_background_start(struct srv_rest *rest, struct rt_error 
     } kinds[SRV_N_REST_BACKGROUND_KINDS] = {
         [SRV_REST_PAGES] = {"metrics", srv_rest_write_pages},
         [SRV_REST_DESCRIPTIONS] = {"description", work_each},
+        [SRV_REST_ACTIONS] = {"action", work_each},
         [SRV_REST_EVENTS] = {"page-events", srv_rest_write_events},
         [SRV_REST_PLANS] = {"page-plans", work_each},
         [SRV_REST_FREE] = {"rest-free", free_each},

@@ -109,5 +109,7 @@ bool srv_rest_page_profile(struct srv_rest_request *r);
  * `work` may be skipped if the client has disconnected. The return value has the same meaning as a
  * handler's. */
 bool srv_rest_in_background(struct srv_rest_request *r, bool (*work)(struct srv_rest_request *r));
+/* Does the same on the thread of admin actions, which no long description delays. */
+bool srv_rest_in_action(struct srv_rest_request *r, bool (*work)(struct srv_rest_request *r));
 
 #endif
