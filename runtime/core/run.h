@@ -124,8 +124,8 @@ struct rt_wait_hook {
      * the run then no longer counts a core for this run. If the hook fails, the run ends. */
     enum rt_status (*begin)(void *arg, struct rt_error *err);
     void *arg;
-    /* If not NULL, the run sets this to the time (rt_now_ns) since which it computes, after each
-     * wait, and to 0 while it waits. */
+    /* If not NULL, the run sets this to the CPU time of its thread (rt_thread_cpu_ns) at the end of
+     * each wait, from which on it computes, and to 0 while it waits. */
     _Atomic int64_t *computes_since_ns;
 };
 /*

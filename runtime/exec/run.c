@@ -232,7 +232,7 @@ enum rt_status rt_run_wait(struct rt_run *r, struct rt_cond *c, struct rt_mutex 
     rt_parallel_leave(cores);
     note_computing(s, 0);
     rt_cond_wait_until(c, mu, end < now + POLL_NS ? end : now + POLL_NS);
-    note_computing(s, rt_now_ns());
+    note_computing(s, rt_thread_cpu_ns());
     rt_parallel_enter(cores);
     return RT_OK;
 }

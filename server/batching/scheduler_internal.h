@@ -82,9 +82,10 @@ struct srv_run {
     bool waits;
     struct rt_arena *arena;
     /* Of a run that has waited, guarded by the scheduler's mu: its place in the list of these runs,
-     * its thread, and whether the thread's priority was lowered. */
+     * its thread with the clock of its CPU time, and whether the thread's priority was lowered. */
     struct srv_run *next, **link;
     int thread_id;
+    clockid_t cpu_clock;
     bool is_lowered;
     _Atomic int64_t computes_since_ns; /* as in rt_wait_hook */
 };
@@ -198,7 +199,8 @@ enum rt_status srv_scheduler_begin_waiting(void *run, struct rt_error *err);
 /* Ends a run that has waited, and its thread. */
 void srv_scheduler_end_waited(struct srv_scheduler *s, struct srv_run *run);
 /* Lowers the priority of runs that compute after they have waited, because no worker counts them:
- * of all that do so for a long time, and of the others if there are more than workers. Returns the
+ * of all that have used much CPU time, and of the others that are not short if there are more of
+ * them than workers. Returns the
  * time of the next call, or RT_NEVER if no run has waited. */
 int64_t srv_scheduler_lower_waited(struct srv_scheduler *s, int64_t now) RT_REQUIRES(s->mu);
 /* Starts a new thread for the worker `w`, and counts it in n_threads. */

@@ -52,6 +52,7 @@ static enum rt_status replace_worker(struct srv_scheduler *s, struct srv_run *ru
     s->n_waiting++;
     run->waits = true;
     run->thread_id = rt_thread_id();
+    pthread_getcpuclockid(pthread_self(), &run->cpu_clock);
     run->next = s->waited;
     run->link = &s->waited;
     if (run->next)
@@ -73,17 +74,25 @@ void srv_scheduler_end_waited(struct srv_scheduler *s, struct srv_run *run)
     rt_mutex_unlock(&s->mu);
 }
 
+/* Returns the CPU time for which the run has computed since its last wait, or 0 while it waits. */
+static int64_t computed_ns(const struct srv_run *run)
+{
+    const int64_t since = atomic_load_explicit(&run->computes_since_ns, memory_order_relaxed);
+    struct timespec t;
+
+    if (!since || clock_gettime(run->cpu_clock, &t))
+        return 0;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec - since;
+}
+
 int64_t srv_scheduler_lower_waited(struct srv_scheduler *s, int64_t now)
 {
-    /* A run whose wait has timed out computes for some microseconds before it waits again. */
-    enum { LOOK_NS = 20000000, SHORT_NS = 5000000 };
+    enum { LOOK_NS = 20000000, SHORT_NS = 20000000 };
     int n = 0;
 
     for (struct srv_run *run = s->waited; run; run = run->next) {
-        const int64_t since = atomic_load_explicit(&run->computes_since_ns, memory_order_relaxed);
-        if (run->is_lowered || !since || now - since < SHORT_NS)
-            continue;
-        if (now - since < s->long_run_ns && ++n <= s->group[0].n_workers)
+        const int64_t ns = run->is_lowered ? 0 : computed_ns(run);
+        if (ns < SHORT_NS || (ns < s->long_run_ns && ++n <= s->group[0].n_workers))
             continue;
         rt_thread_make_idle(run->thread_id);
         run->is_lowered = true;
