@@ -187,7 +187,7 @@ enum rt_status rt_file_rename(const char *from, const char *to, struct rt_error 
 
     if (!lstat(to, &old) && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode) && !S_ISDIR(old.st_mode))
         return rt_fail(err, RT_FAILED_PRECONDITION, "%s exists, and is no regular file", to);
-    return rename(from, to) ? rt_fail_errno(err, to, errno) : RT_OK;
+    return rename(from, to) ? rt_fail_errno(err, errno == ENOENT ? from : to, errno) : RT_OK;
 }
 
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err)
