@@ -183,9 +183,10 @@ SELF_ADJOINT_NORM(d, dlansy, double, double)
 SELF_ADJOINT_NORM(c, clanhe, float _Complex, float)
 SELF_ADJOINT_NORM(z, zlanhe, double _Complex, double)
 
-/* Balances a matrix without permuting it. LAPACK's search for a permutation reads up to n^2
- * elements for each of up to n exchanges, and calls no function between two exchanges.
- * TensorFlow's decompositions do not permute either. */
+/* Does not balance the matrix, but makes the results that say so. LAPACK's search for a permutation
+ * reads up to n^2 elements for each of up to n exchanges, and calls no function between two
+ * exchanges. To scale a matrix that was not permuted makes eigenvectors of permuted triangular
+ * matrices wrong. TensorFlow's decompositions do not balance either. */
 #define BALANCE(p, T, R)                                                                           \
     void __real_##p##gebal_(const char *job, const int *n, T *a, const int *lda, int *ilo,         \
                             int *ihi, R *scale, int *info, size_t l);                              \
@@ -194,8 +195,8 @@ SELF_ADJOINT_NORM(z, zlanhe, double _Complex, double)
     void __wrap_##p##gebal_(const char *job, const int *n, T *a, const int *lda, int *ilo,         \
                             int *ihi, R *scale, int *info, size_t l)                               \
     {                                                                                              \
-        const bool scales = strchr("BbSs", *job) != NULL;                                          \
-        __real_##p##gebal_(scales ? "S" : "N", n, a, lda, ilo, ihi, scale, info, l);               \
+        (void)job;                                                                                 \
+        __real_##p##gebal_("N", n, a, lda, ilo, ihi, scale, info, l);                              \
     }
 BALANCE(s, float, float)
 BALANCE(d, double, double)

@@ -161,6 +161,15 @@ def same_eig(case, theirs, ours):
     return differ("vectors", np.matmul(a, v), v * e[..., None, :], a.dtype, scale=scale) or differ("length", np.ones(e.shape), np.linalg.norm(v, axis=-2), a.dtype)
 
 
+def permuted_eig(case, theirs, ours):
+    """Compares how well the eigenvectors fulfil their equation, relative to the matrix. The eigenvalues of such a matrix
+    are too sensitive to be compared."""
+    a = case.inputs[0].astype("complex128")
+    value, vector = (x.astype("complex128") for x in ours)
+    worst = np.abs(a @ vector - vector * value).max() / np.linalg.norm(a)
+    return None if worst <= 20 * near(case.inputs[0].dtype) else f"the residual is {worst:.1e} of the matrix"
+
+
 @spec("Eig")
 def eig(g, op):
     for dtype in SOLVED:
@@ -172,6 +181,9 @@ def eig(g, op):
         for a in special(dtype):
             if a[0, 1] != 1 or a[1, 0]:  # a defective matrix has no basis of eigenvectors
                 yield Case(a, Tout=out, check=same_eig)
+        for k in range(6):  # permuted triangular matrices whose columns differ by orders of magnitude
+            columns, order = 10.0 ** g.rng.uniform(-k, k, 10), g.rng.permutation(10)
+            yield Case((np.triu(num(g, dtype, 10, 10)) * columns)[order][:, order].astype(dtype), Tout=out, check=permuted_eig)
         for x in (np.nan, np.inf):
             yield Case(np.array([[1, 2], [x, 3]], dtype), Tout=out, texts=True)
     yield Case(np.ones((2, 2), "float32"), Tout="complex128", texts=True)
