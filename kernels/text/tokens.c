@@ -147,7 +147,8 @@ enum rt_status kn_token_strings(struct rt_run *r, int64_t *n)
     return RT_OK;
 }
 
-enum rt_status kn_token_row(struct rt_run *r, int64_t i, int64_t *begin, int64_t *end)
+/* Sets *begin and *end to the range of row i in the ids. */
+static enum rt_status row_of(struct rt_run *r, int64_t i, int64_t *begin, int64_t *end)
 {
     const int64_t *splits = (const int64_t *)r->in[1].data + i;
     const int64_t n = rt_tensor_count(&r->in[0]);
@@ -159,6 +160,36 @@ enum rt_status kn_token_row(struct rt_run *r, int64_t i, int64_t *begin, int64_t
     *begin = splits[0];
     *end = splits[1];
     return RT_OK;
+}
+
+static enum rt_status join_row(struct kn_joined *j, int64_t i,
+                               enum rt_status (*add)(struct kn_joined *j, int32_t id,
+                                                     bool is_first))
+{
+    int64_t begin = 0, end = 0;
+    enum rt_status st = row_of(j->r, i, &begin, &end);
+
+    j->text.n = 0;
+    for (int64_t k = begin; k < end && !st; k++)
+        st = add(j, ((const int32_t *)j->r->in[0].data)[k], k == begin);
+    if (st)
+        return st;
+    st = kn_set_text(j->r, &j->left, (struct rt_str *)j->r->out[0].data + i, j->text.p, j->text.n);
+    return st ? st : rt_run_spend(j->r, &j->left, KN_STRING_WORK);
+}
+
+enum rt_status kn_join_rows(struct rt_run *r, const void *model,
+                            enum rt_status (*add)(struct kn_joined *j, int32_t id, bool is_first))
+{
+    struct kn_joined j = {.r = r, .model = model, .left = RT_WORK};
+    const int64_t n_splits = rt_tensor_count(&r->in[1]), n = n_splits > 0 ? n_splits - 1 : 0;
+    enum rt_status st = kn_out(r, 0, 1, &n) ? RT_OK : r->err->code;
+
+    kn_text_begin(&j.text, r);
+    for (int64_t i = 0; i < n && !st; i++)
+        st = join_row(&j, i, add);
+    kn_text_end(&j.text);
+    return st;
 }
 
 enum rt_status kn_fail_no_texts(struct rt_run *r)

@@ -48,9 +48,18 @@ enum rt_status kn_tokens_emit(struct kn_tokens *t, const struct kn_token_outputs
  * read beyond such a tensor. */
 enum rt_status kn_token_strings(struct rt_run *r, int64_t *n);
 
-/* Sets *begin and *end to the range of row i in the values of input 0, whose row splits are int64
- * and input 1. Refuses a row that does not lie within the values. */
-enum rt_status kn_token_row(struct rt_run *r, int64_t i, int64_t *begin, int64_t *end);
+/* The text of a row that kn_join_rows makes. */
+struct kn_joined {
+    struct rt_run *r;
+    const void *model;
+    struct rt_bytes text;
+    int64_t left; /* the countdown of rt_run_spend */
+};
+/* Joins the ids of each row to a string of output 0. Input 0 has the ids (int32), and input 1 the
+ * row splits (int64). `add` appends the text of an id, and must spend its work. Refuses a row that
+ * does not lie within the ids. */
+enum rt_status kn_join_rows(struct rt_run *r, const void *model,
+                            enum rt_status (*add)(struct kn_joined *j, int32_t id, bool is_first));
 /* Fails because a model has no texts for ids. */
 enum rt_status kn_fail_no_texts(struct rt_run *r);
 
