@@ -24,26 +24,16 @@ static int option_of(int fd, int option)
     return getsockopt(fd, SOL_SOCKET, option, &value, &n) ? -1 : value;
 }
 
-int srv_files_limit(void)
-{
-    return rt_file_limit();
-}
-
-int srv_files_left(int n)
-{
-    return rt_file_unreserved(n);
-}
-
 int srv_files_rest_share(int64_t max_connections)
 {
-    const int half = srv_files_left(srv_files_limit()) / 2;
+    const int half = rt_file_unreserved(rt_file_limit()) / 2;
     return max_connections < half ? (int)max_connections : half;
 }
 
 int srv_files_grpc_share(int64_t max_connections, bool has_rest)
 {
     const int rest = has_rest ? srv_files_rest_share(max_connections) : 0;
-    return srv_files_left(srv_files_limit()) - rest;
+    return rt_file_unreserved(rt_file_limit()) - rest;
 }
 
 /* accept4 also returns pending network errors of the new socket (accept(2)) */

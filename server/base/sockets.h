@@ -25,14 +25,10 @@ bool srv_socket_acked(int fd, uint64_t *bytes);
 /* Limits the number of bytes that the kernel accepts from the process before it has sent them to
  * the peer. Without a limit, the kernel may accept 4 MiB for a peer that does not read. */
 void srv_socket_limit_unsent(int fd, int bytes);
-/* Returns RLIMIT_NOFILE. */
-int srv_files_limit(void);
-/* Returns how many of `n` file descriptors connections may use. The remaining descriptors (64, or
- * half of n if n is small) are reserved, so that models can be loaded regardless of the number of
- * clients. REST connections may use srv_files_left(srv_files_limit()) descriptors. Plaintext gRPC
- * connections may use srv_files_left() of that number. */
-int srv_files_left(int n);
-/* Returns the maximum number of REST connections: --max_connections, or half of the descriptors
+/* Connections may use rt_file_unreserved(rt_file_limit()) descriptors (runtime/files/file.h), and
+ * plaintext gRPC connections rt_file_unreserved() of that number.
+ *
+ * Returns the maximum number of REST connections: --max_connections, or half of the descriptors
  * that connections may use. */
 int srv_files_rest_share(int64_t max_connections);
 /* Returns the maximum number of gRPC connections: all descriptors that connections may use, except

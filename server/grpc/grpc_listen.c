@@ -13,6 +13,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/base/thread.h"
+#include "runtime/files/file.h"
 #include "server/base/sockets.h"
 #include "server/config/settings.h"
 #include "server/grpc/grpc_frames.h"
@@ -180,7 +181,7 @@ static bool accept_from(const struct srv_listener *l, const struct srv_listen_fd
 
 static struct limits limits_of(const struct srv_options *o)
 {
-    const int most = srv_files_left(srv_files_left(srv_files_limit()));
+    const int most = rt_file_unreserved(rt_file_unreserved(rt_file_limit()));
 
     return (struct limits){
         .max_fd = most < SRV_GRPC_MAX_FD ? most : SRV_GRPC_MAX_FD,

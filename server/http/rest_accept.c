@@ -17,6 +17,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/files/file.h"
 #include "server/base/sockets.h"
 #include "server/metrics/metrics.h"
 
@@ -43,9 +44,9 @@ enum {
 void srv_rest_accept_init(struct srv_rest *r)
 {
     int64_t wanted = r->server->options.max_connections;
-    int files = srv_files_limit();
+    int files = rt_file_limit();
 
-    r->most_fd = srv_files_left(files);
+    r->most_fd = rt_file_unreserved(files);
     r->most_open = srv_files_rest_share(wanted);
     if (r->most_open >= wanted || (r->most_open >= ENOUGH_OPEN &&
                                    !srv_options_is_given(&r->server->options, "max_connections")))
@@ -55,7 +56,7 @@ void srv_rest_accept_init(struct srv_rest *r)
            "%d connections at a time; raise the limit to %lld (ulimit -n, or LimitNOFILE= of a "
            "systemd unit), or set a smaller --max_connections",
            (long long)wanted, files, r->most_open,
-           (long long)(2 * wanted + files - srv_files_left(files)));
+           (long long)(2 * wanted + files - rt_file_unreserved(files)));
 }
 
 /* Returns whether the I/O loop has a listening socket. */
