@@ -152,11 +152,11 @@ int main(int argc, char **argv)
     if (c->run_query)
         return c->run_query(argc, args);
     struct rt_registry *registry = rt_registry_new();
-    if (!registry || !kn_register(registry)) {
+    int code = 1;
+    if (registry && kn_register(registry))
+        code = c->run(argc, args, registry);
+    else
         fprintf(stderr, "slipway: the ops could not be registered\n");
-        return 1;
-    }
-    int code = c->run(argc, args, registry);
     rt_registry_free(registry);
     return code;
 }
