@@ -226,22 +226,60 @@ static enum rt_status register_methods(struct srv_grpc *g, struct rt_error *err)
     return RT_OK;
 }
 
-static enum rt_status make_core(struct srv_grpc *g, struct rt_error *err)
+/* Makes the loops. Their threads start later. A failed start shuts the core down through a
+ * completion queue, so the loops are made before the core listens. */
+static void make_loops(struct srv_grpc *g, int n)
 {
-    enum rt_status st = make_ports(g, err);
+    for (int i = 0; i < n; i++) {
+        struct srv_grpc_loop *loop = &g->loops[i];
+        loop->grpc = g;
+        loop->on_wake.kind = SRV_EV_WAKE;
+        loop->cq = grpc_completion_queue_create_for_next(NULL);
+        for (int k = 0; k < g->n_ports; k++)
+            grpc_server_register_completion_queue(g->ports[k].core, loop->cq, NULL);
+        srv_io_loop_init(&loop->io_loop, g->server, "GRPC", wake, loop);
+        srv_list_init(&loop->calls);
+        rt_map_init(&loop->sockets);
+        loop->watch_ns = srv_grpc_stall_limit_ns(g->server) / 4;
+        if (loop->watch_ns > WATCH_NS)
+            loop->watch_ns = WATCH_NS;
+    }
+    g->n_loops = n;
+}
 
-    if (!st)
-        st = register_methods(g, err);
+static enum rt_status start_loops(struct srv_grpc *g, struct rt_error *err)
+{
+    struct srv_server *server = g->server;
+
+    for (int i = 0; i < g->n_loops; i++) {
+        struct srv_grpc_loop *loop = &g->loops[i];
+        loop->io_loop.index = server->n_io_loops;
+        if (rt_thread_start(&loop->thread, "grpc-loop", run_loop, loop))
+            return rt_fail(err, RT_RESOURCE_EXHAUSTED, "cannot start a gRPC thread");
+        loop->is_running = true;
+        server->io_loops[server->n_io_loops++] = &loop->io_loop;
+    }
+    return RT_OK;
+}
+
+static enum rt_status make_core(struct srv_grpc *g, int n_loops, struct rt_error *err)
+{
+    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
+
+    g->wake_channel = grpc_channel_create("unix:/nowhere", plain, NULL);
+    grpc_channel_credentials_release(plain);
+    if (!g->wake_channel)
+        return rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a channel");
+    enum rt_status st = make_ports(g, err);
+    if (st)
+        return st;
+    make_loops(g, n_loops);
+    st = register_methods(g, err);
     if (!st)
         st = srv_grpc_credentials(&g->server->options, &g->credentials, err);
     for (int i = 0; i < g->n_ports && !st && srv_grpc_is_secure(&g->server->options); i++)
         st = srv_grpc_listen_secure(&g->ports[i], g->credentials, err);
-    if (st)
-        return st;
-    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
-    g->wake_channel = grpc_channel_create("unix:/nowhere", plain, NULL);
-    grpc_channel_credentials_release(plain);
-    return g->wake_channel ? RT_OK : rt_fail(err, RT_INTERNAL, "gRPC's core cannot make a channel");
+    return st;
 }
 
 enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_methods *methods,
@@ -267,31 +305,11 @@ enum rt_status srv_grpc_start(struct srv_server *server, const struct srv_grpc_m
     srv_core_log_start();
     stop_lock_graph();
     grpc_init();
-    st = make_core(g, err);
+    st = make_core(g, n, err);
     if (!st)
         st = srv_grpc_background_start(&g->background, err);
-    for (int i = 0; i < n && !st; i++) {
-        struct srv_grpc_loop *loop = &g->loops[i];
-        loop->grpc = g;
-        loop->on_wake.kind = SRV_EV_WAKE;
-        loop->cq = grpc_completion_queue_create_for_next(NULL);
-        for (int k = 0; k < g->n_ports; k++)
-            grpc_server_register_completion_queue(g->ports[k].core, loop->cq, NULL);
-        srv_io_loop_init(&loop->io_loop, server, "GRPC", wake, loop);
-        srv_list_init(&loop->calls);
-        rt_map_init(&loop->sockets);
-        loop->watch_ns = srv_grpc_stall_limit_ns(server) / 4;
-        if (loop->watch_ns > WATCH_NS)
-            loop->watch_ns = WATCH_NS;
-        loop->io_loop.index = server->n_io_loops;
-        g->n_loops++;
-        if (rt_thread_start(&loop->thread, "grpc-loop", run_loop, loop) == 0) {
-            loop->is_running = true;
-            server->io_loops[server->n_io_loops++] = &loop->io_loop;
-        } else {
-            st = rt_fail(err, RT_RESOURCE_EXHAUSTED, "cannot start a gRPC thread");
-        }
-    }
+    if (!st)
+        st = start_loops(g, err);
     if (st)
         srv_grpc_stop(g);
     else
