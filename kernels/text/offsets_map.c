@@ -134,7 +134,8 @@ static int64_t source_of(const struct offsets_map *m, int64_t offset)
         return from.begin;
     if (offset < to.begin + to.n)
         return from.begin + from.n;
-    return clamp(from.begin + from.n + (offset - to.begin - to.n), m->size);
+    const int64_t end = from.begin + from.n, beyond = offset - to.begin - to.n;
+    return beyond < m->size - end ? end + beyond : m->size;
 }
 
 /* Checks the row splits. Rows without offsets have no map, as in TensorFlow Text, which reads and
