@@ -90,6 +90,7 @@ static const struct command {
      cl_command_status},
     {"metadata", "print a model's signatures", NULL, cl_command_metadata},
     {"reload", "give a server a new model config", NULL, cl_command_reload},
+    {"snapshot", "write a model's present variables as a new version", NULL, cl_command_snapshot},
     {"bench", "put load on a server, and check its answers", NULL, cl_command_bench},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

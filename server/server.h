@@ -28,6 +28,7 @@
  *   |             |                      | 64 whose runs wait (load_queue.h)                      |
  *   | warm-up     | several per load     | a warm-up request of a version                         |
  *   | unload      | --num_unload_threads | a retired version while its memory is freed            |
+ *   | snapshot    | 1, after a request   | a snapshot of a version while it is written            |
  *   | request log | 1                    | the files of the request logs                          |
  *   | traces      | 1, --otlp_endpoint   | the connection to the OpenTelemetry collector          |
  *

@@ -11,6 +11,7 @@ int cl_command_predict(int argc, const char *const *argv);
 int cl_command_status(int argc, const char *const *argv);
 int cl_command_metadata(int argc, const char *const *argv);
 int cl_command_reload(int argc, const char *const *argv);
+int cl_command_snapshot(int argc, const char *const *argv);
 int cl_command_bench(int argc, const char *const *argv);
 
 #endif

@@ -1,6 +1,7 @@
 /* Loads a SavedModel directory as a model that is ready to serve: reads the files, imports the
  * graph, checks the ops, restores the variables, runs the init op, makes the plans, warms up the
  * signatures, and seals the session. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -535,6 +536,33 @@ enum rt_status rt_model_load(struct rt_model **out, const char *dir,
 fail:
     rt_model_free(m);
     return st;
+}
+
+enum rt_status rt_model_save(struct rt_model *m, const char *dir,
+                             const struct rt_run_options *options, struct rt_error *err)
+{
+    const struct rt_meta_graph *g = m->meta_graph;
+    const struct rt_call_spec spec = {.feeds = &g->filename_tensor,
+                                      .n_feeds = 1,
+                                      .targets = &g->save_op,
+                                      .n_targets = 1,
+                                      .is_load = true};
+    struct rt_callable *call;
+    struct rt_tensor feed, none;
+    char prefix[4200];
+
+    if (!g->save_op || !g->filename_tensor)
+        return rt_fail(err, RT_FAILED_PRECONDITION,
+                       "the SavedModel has no op that saves its variables");
+    snprintf(prefix, sizeof prefix, "%s/variables/variables", dir);
+    enum rt_status st = string_scalar(&feed, prefix, err);
+    if (st)
+        return st;
+    st = rt_session_prepare(m->session, &spec, &call, err);
+    if (!st)
+        st = rt_callable_run(call, &feed, &none, options, err);
+    rt_tensor_clear(&feed);
+    return st ? rt_fail_prefix(err, "saving variables: ") : RT_OK;
 }
 
 void rt_model_free(struct rt_model *m)

@@ -426,6 +426,26 @@ enum rt_status rt_file_access_create(const struct rt_file_access *a, struct rt_s
     return st;
 }
 
+enum rt_status rt_file_access_make_dir(const struct rt_file_access *a, struct rt_span directory,
+                                       struct rt_error *err)
+{
+    char copy[RT_FILE_NAME_BYTES];
+    struct place p;
+    const char *last;
+    int parent = -1;
+    enum rt_status st = find_place(a, true, directory, copy, &p, err);
+
+    if (!st)
+        st = rt_file_check_space(p.path, 0, err);
+    if (!st)
+        st = add_file(&p, ".", err); /* opens the directory itself as the parent */
+    if (!st)
+        st = open_parent(&p, true, &parent, &last, err);
+    if (parent >= 0)
+        close(parent);
+    return st;
+}
+
 /* ---- matching ---- */
 
 struct match {

@@ -71,6 +71,11 @@ enum rt_status rt_file_access_write(const struct rt_file_access *a, struct rt_sp
 enum rt_status rt_file_access_create(const struct rt_file_access *a, struct rt_span directory,
                                      const char *file, int *fd, struct rt_error *err);
 
+/* Creates a directory and missing parents, 32 at most. Refuses what rt_file_access_write refuses. A
+ * directory that exists is left as it is. */
+enum rt_status rt_file_access_make_dir(const struct rt_file_access *a, struct rt_span directory,
+                                       struct rt_error *err);
+
 /*
  * Calls found(arg, name) for each file and directory whose name matches a pattern, in any order,
  * and stops when a call fails. As in TensorFlow, '*', '?' and '[...]' match within a component,

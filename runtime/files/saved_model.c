@@ -446,6 +446,7 @@ static enum rt_status read_rest(struct reading *r, const Tensorflow__MetaGraphDe
     out->tensorflow_version = copy(r, info ? info->tensorflow_version : NULL, &ok);
     if (saver) {
         out->restore_op = node_name(r, saver->restore_op_name, &ok);
+        out->save_op = node_name(r, saver->save_tensor_name, &ok);
         out->filename_tensor = copy_or_null(r, saver->filename_tensor_name, &ok);
     }
     return ok && !r->stopped ? read_assets(r, g, out) : no_memory(r);

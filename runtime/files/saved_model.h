@@ -55,8 +55,9 @@ struct rt_meta_graph {
     struct rt_span graph_def;
     /* name of the node to run after the variables have been restored, or NULL if there is none */
     const char *init_op;
-    /* Names of the restore op and of its file name tensor, from SaverDef, or NULL. */
-    const char *restore_op, *filename_tensor;
+    /* Names of the ops that restore and save the variables, and of the tensor with the file name
+     * for both, from SaverDef, or NULL. */
+    const char *restore_op, *save_op, *filename_tensor;
     int n_assets;
     const struct rt_asset *assets;
     const char *tensorflow_version;
@@ -181,6 +182,15 @@ struct rt_model {
 enum rt_status rt_model_load(struct rt_model **out, const char *dir,
                              const struct rt_model_options *options, struct rt_error *err);
 void rt_model_free(struct rt_model *m);
+/*
+ * Writes the present values of the model's variables, and of what else its SavedModel saves, as the
+ * checkpoint DIR/variables/variables. Runs the SavedModel's own save op, so the checkpoint has the
+ * names that its restore op reads. A write to a variable during the call is either in the
+ * checkpoint or not; writes to several variables may be split. Returns RT_FAILED_PRECONDITION if
+ * the SavedModel has no save op. Threads: any, but not before rt_model_load has returned.
+ */
+enum rt_status rt_model_save(struct rt_model *m, const char *dir,
+                             const struct rt_run_options *options, struct rt_error *err);
 const struct rt_model_signature *rt_model_signature(const struct rt_model *m, const char *name);
 /* Returns the session's accelerators if at least one node of a signature is assigned to them.
  * Otherwise, returns no accelerators. */

@@ -136,7 +136,8 @@ struct srv_endpoint {
 
 struct srv_protocol {
     /* The beginning of the paths of the protocol's REST calls, compared regardless of case. If
-     * `root` ends in '/', the path must continue after it. */
+     * `root` ends in '/', the path must continue after it. NULL if there are no REST calls; the
+     * members about REST are then not used. */
     const char *root;
     const struct srv_endpoint *const *endpoints;
     int n_endpoints;

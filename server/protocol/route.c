@@ -151,7 +151,7 @@ static enum rt_status find(struct srv_route *out, const struct srv_protocols *pr
     for (int i = 0; i < protocols->n; i++) {
         rest = uri;
         const char *root = protocols->row[i]->root;
-        if (!srv_route_take(&rest, root) ||
+        if (!root || !srv_route_take(&rest, root) ||
             (root[strlen(root) - 1] != '/' && rest.n && *rest.p != '/' && *rest.p != '?'))
             continue;
         out->target = SRV_TO_CALL;

@@ -157,6 +157,14 @@ static void pause_after_pass(struct srv_manager *m, int64_t begin)
     rt_mutex_unlock(&m->mu);
 }
 
+static void end_graces(struct srv_manager *m, struct srv_grace *first)
+{
+    for (struct srv_grace *g = first, *next; g; g = next) {
+        next = g->next;
+        srv_mgr_end_grace(m, g);
+    }
+}
+
 static void take_messages(struct srv_manager *m)
 {
     rt_mutex_lock(&m->mu);
@@ -171,10 +179,10 @@ static void take_messages(struct srv_manager *m)
         next = freed->next;
         srv_mgr_end_unload(m, freed);
     }
-    for (struct srv_grace *next; g; g = next) {
-        next = g->next;
-        srv_mgr_end_grace(m, g);
-    }
+    end_graces(m, g);
+    g = m->held;
+    m->held = NULL;
+    end_graces(m, g);
     for (struct srv_load *next; load; load = next) {
         next = load->next;
         srv_mgr_end_load(m, load);
@@ -272,6 +280,7 @@ static void unload_everything(struct srv_manager *m)
         m->reload = NULL;
     }
     srv_mgr_end_switches(m);
+    srv_mgr_end_snapshots(m);
     for (int i = 0; i < m->n_models; i++)
         for (int k = 0; k < m->models[i]->n_entries; k++)
             if (m->models[i]->entries[k]->load)

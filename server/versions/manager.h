@@ -13,6 +13,7 @@
 #include "server/server.h"
 #include "server/versions/status.h"
 
+struct srv_snapshot;    /* a snapshot that was written (snapshot.h) */
 struct srv_model_calls; /* functions that load and free versions (loader.h) */
 
 /* Starts the manager. Reads the flags and the config file, and fails if TensorFlow Serving would
@@ -65,6 +66,22 @@ enum rt_status srv_manager_switch(struct srv_manager *m, struct rt_span model, b
                                   void (*done)(void *arg, enum rt_status status,
                                                const struct rt_error *err),
                                   void *arg, struct rt_error *err);
+/*
+ * Requests a snapshot (snapshot.h) of a model's version, or of its highest version if has_version
+ * is not set. Snapshots are written one after another on a thread of their own. A version that is
+ * to be unloaded meanwhile is freed after its snapshot. May be called on any thread.
+ *
+ * If the request succeeds, `done` is called once, on the thread of snapshots. `out` is valid only
+ * with RT_OK, and, like `err`, only during the call. *cancelled must remain valid until `done` is
+ * called; if it becomes true, the snapshot ends early. Fails with RT_RESOURCE_EXHAUSTED if many
+ * snapshots wait.
+ */
+enum rt_status srv_manager_snapshot(struct srv_manager *m, const struct srv_model_spec *spec,
+                                    struct rt_span output, const _Atomic bool *cancelled,
+                                    void (*done)(void *arg, enum rt_status status,
+                                                 const struct srv_snapshot *out, int64_t from,
+                                                 const struct rt_error *err),
+                                    void *arg, struct rt_error *err);
 /* Makes the manager read the config file again as soon as possible. May be called on any thread. */
 void srv_manager_reread(struct srv_manager *m);
 /* Stops watching and loading, and unloads all versions. The I/O loops must still be running,

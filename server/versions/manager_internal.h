@@ -3,17 +3,18 @@
  * provides to the others. Only those files include this header. The manager's table of models is in
  * manager_table.h.
  *
- *   | file             | purpose                                                             |
- *   |------------------|---------------------------------------------------------------------|
- *   | manager.c        | runs the loop, and starts and stops the manager                     |
- *   | manager_table.c  | stores the models and versions with their states                    |
- *   | manager_watch.c  | scans base paths, takes fingerprints, finds wanted and new versions |
- *   | manager_load.c   | begins and ends loads                                               |
- *   | manager_map.c    | publishes serving maps and retires versions                         |
- *   | manager_unload.c | frees the memory of retired versions on its own threads             |
- *   | manager_config.c | handles the config file, the models' folder, labels and reloads     |
- *   | manager_switch.c | loads and unloads models by request                                 |
- *   | status.c         | answers queries by other threads                                    |
+ *   | file               | purpose                                                             |
+ *   |--------------------|---------------------------------------------------------------------|
+ *   | manager.c          | runs the loop, and starts and stops the manager                     |
+ *   | manager_table.c    | stores the models and versions with their states                    |
+ *   | manager_watch.c    | scans base paths, takes fingerprints, finds wanted and new versions |
+ *   | manager_load.c     | begins and ends loads                                               |
+ *   | manager_map.c      | publishes serving maps and retires versions                         |
+ *   | manager_unload.c   | frees the memory of retired versions on its own threads             |
+ *   | manager_config.c   | handles the config file, the models' folder, labels and reloads     |
+ *   | manager_switch.c   | loads and unloads models by request                                 |
+ *   | manager_snapshot.c | writes snapshots of versions on a thread of its own                 |
+ *   | status.c           | answers queries by other threads                                    |
  *
  * Threads: everything here belongs to the manager's thread, except where a lock is named.
  */
@@ -26,6 +27,7 @@
 #include "server/versions/lister.h"
 #include "server/versions/loader.h"
 #include "server/versions/manager.h"
+#include "server/versions/manager_snapshot.h"
 #include "server/versions/manager_switch.h"
 #include "server/versions/manager_table.h"
 #include "server/batching/io_loop.h"
@@ -132,6 +134,7 @@ struct srv_manager {
     struct srv_switch *new_switches; /* guarded by mu */
     bool stopping;                   /* guarded by mu */
     bool reread;                     /* whether the config file must be read again; guarded by mu */
+    struct srv_snapshots *snapshots; /* NULL until the first request; guarded by mu */
     /* number of models; written by the manager's thread and read by other threads, both under mu */
     int n_models;
     int n_entries; /* number of versions of all models; accessed under the same rule */
@@ -156,6 +159,8 @@ struct srv_manager {
     bool must_publish;
     /* grace periods of versions that the next map does not contain, linked by `next` */
     struct srv_grace *leaving;
+    /* ended grace periods of versions of which a snapshot is being written */
+    struct srv_grace *held;
     int n_loading, n_graces, n_freeing;
     uint64_t n_loads; /* number of loads that have begun */
     int64_t next_poll, next_config, next_trim;

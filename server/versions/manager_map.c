@@ -156,6 +156,11 @@ bool srv_mgr_publish(struct srv_manager *m)
 
 void srv_mgr_end_grace(struct srv_manager *m, struct srv_grace *g)
 {
+    if (g->entry && srv_mgr_is_in_snapshot(m, g->version)) {
+        g->next = m->held;
+        m->held = g;
+        return;
+    }
     m->n_graces--;
     srv_mgr_free_published(g->before);
     if (g->entry)

@@ -59,6 +59,7 @@ PHASES = {  # Maps a phase to (flags of the server, method of Served that makes 
     "digits": ("", "digits"),
     "batch": ("--enable_batching=true --batching_parameters_file=@/batching", "batch"),
     "node by node": ("--specialise=off --inline_max_us=0", "digits"),
+    "snapshot": ("--model_write_directories=@", "snapshot"),
     "rotate": ("--request_log_file_bytes=1K", "rest_predict"),
     "drop": ("", "drop"),
     "file again": ("", "file_again"),

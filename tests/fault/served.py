@@ -19,6 +19,7 @@ import records
 from google.protobuf import text_format
 from grpc.health.v1 import health_pb2, health_pb2_grpc
 from grpc.reflection.v1 import reflection_pb2, reflection_pb2_grpc
+from slipway import admin_service_pb2
 from support import MODELS, SLOW, Server, wait_for
 from tensorflow.core.example import example_pb2
 from tensorflow_serving.apis import (classification_pb2, get_model_metadata_pb2,
@@ -386,6 +387,27 @@ class Served:
         got = self.call(self.model.GetModelStatus, request)
         check([(s.version, s.state, s.status.error_code) for s in got.model_version_status],
               [(2, 30, 0), (1, 30, 0)], "GetModelStatus")
+
+    def snapshot(self):
+        """Writes a snapshot. Whatever the response is, there may be nothing but complete versions."""
+        folder = self.path("snapshots")
+        request = admin_service_pb2.SnapshotRequest(model="half_plus_two", output=folder)
+        try:
+            got = self.channel.unary_unary("/slipway.Admin/Snapshot", admin_service_pb2.SnapshotRequest.SerializeToString,
+                                           admin_service_pb2.SnapshotResponse.FromString)(request, timeout=self.wait)
+            check(os.listdir(folder), [str(got.version)], "the folder of snapshots")
+        except grpc.RpcError as error:
+            if error.code().name == "DEADLINE_EXCEEDED":
+                raise Late(error.details()) from error
+            raise Refused(f"{error.code().name}: {error.details()}") from error
+        finally:
+            # A version stays if only its response could not be written.
+            for name in os.listdir(folder) if os.path.exists(folder) else ():
+                files = sorted(os.path.relpath(os.path.join(at, n), folder) for at, _, names in os.walk(f"{folder}/{name}") for n in names)
+                shutil.rmtree(f"{folder}/{name}")
+                check(files, [f"{int(name) if name.isdigit() else 'N'}/{n}" for n in
+                              ("saved_model.pb", "variables/variables.data-00000-of-00001", "variables/variables.index")],
+                      "a snapshot")
 
     def grpc_health(self):
         for name in ("", "m", "tensorflow.serving.PredictionService"):

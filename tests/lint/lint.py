@@ -41,7 +41,7 @@ HANDLES_MESSAGES_OF = {
     "server/protocol/oip/": {"server/replay/model_warmup.c"},  # warm-up requests of config.pbtxt are ModelInferRequests
 }
 GENERATED = ("inference/", "tensorflow/", "tensorflow_serving/", "google/protobuf/", "grpc/health/",
-             "grpc/reflection/", "opentelemetry/")
+             "grpc/reflection/", "opentelemetry/", "slipway/")
 # The transports name no call, message or header of a single protocol. The exception is SSLConfig, the file format of
 # --ssl_config_file.
 TRANSPORTS = ("server/http/", "server/grpc/")

@@ -25,7 +25,7 @@ import numpy as np  # noqa: E402
 MODULES = ("applications", "rnn", "layers", "preprocessing", "estimator", "recommenders", "state",
            "pipelines", "seq2seq", "audio", "detection", "text", "trainers")
 # `make` is a function of the version's folder.
-Model = collections.namedtuple("Model", "name make rtol stateless")
+Model = collections.namedtuple("Model", "name make rtol stateless shows")
 # `call` is predict, classify or regress. The latter two take {"examples": serialized Examples} and give what their
 # responses hold: scores by label, or values.
 Request = collections.namedtuple("Request", "signature inputs call", defaults=("predict",))
@@ -33,18 +33,19 @@ KERAS = {"keras3": "keras", "tf_keras": "tf_keras"}  # suffixes of names, and th
 MODELS = {}
 
 
-def model(*names, rtol=1e-4, stateless=False):
+def model(*names, rtol=1e-4, stateless=False, shows=()):
     """Registers a maker. Floats may differ by `rtol` of the largest magnitude in an output.
 
     With several names, the maker also gets the name: make(folder, name). If the model is stateless, TensorFlow answers
-    each request only once.
+    each request only once. `shows` names signatures that show what a checkpoint holds and change nothing: after the
+    requests, TensorFlow must find the same in a snapshot of the served model.
     """
 
     def register(make):
         for name in names:
             assert name not in MODELS, name
             MODELS[name] = Model(name, make if len(names) == 1 else lambda folder, name=name: make(folder, name), rtol,
-                                 stateless)
+                                 stateless, shows)
         return make
 
     return register

@@ -42,6 +42,13 @@ def sequence(requests):
 # ---- TensorFlow's side, in a process of its own ----
 
 
+def loaded(session, folder):
+    """Loads a version into the session. Returns its MetaGraphDef."""
+    import tensorflow as tf
+
+    return tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
+
+
 def answer(session, meta, request):
     """Returns TensorFlow's outputs by alias, or its refusal as (code, text)."""
     import tensorflow as tf
@@ -69,7 +76,7 @@ def export(name, folder):
     requests = made.make(str(version))
     tf.keras.backend.clear_session()
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(version))
+        meta = loaded(session, version)
         if made.stateless:
             once = [answer(session, meta, r) for r in requests]
             answers = [once[i] for i in sequence(requests)]
@@ -170,9 +177,10 @@ class Server:
         import grpc
 
         self.log = tempfile.TemporaryFile("w+")
-        self.port = port
-        self.process = subprocess.Popen([binary, "serve", f"--port={port}", f"--rest_api_port={port + 1}", f"--models={models}", *flags],
-                                        stdout=self.log, stderr=self.log)
+        self.binary, self.port = binary, port
+        self.snapshots = tempfile.TemporaryDirectory()
+        self.process = subprocess.Popen([binary, "serve", f"--port={port}", f"--rest_api_port={port + 1}", f"--models={models}",
+                                         f"--model_write_directories={self.snapshots.name}", *flags], stdout=self.log, stderr=self.log)
         channel = grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.max_receive_message_length", -1),
                                                                       ("grpc.max_send_message_length", -1)])
         try:
@@ -235,9 +243,36 @@ class Server:
             return refused.code().value[0], refused.details()[:300]
         return {k: tf.make_ndarray(v) for k, v in outputs.items()}
 
+    def snapshot(self, name):
+        """Writes a snapshot of the model. Returns its directory, or None and why there is none."""
+        done = subprocess.run([self.binary, "snapshot", name, f"--output={self.snapshots.name}/{name}", "--json",
+                               f"--server=grpc://127.0.0.1:{self.port}"], capture_output=True, text=True, check=False)
+        return (None, done.stderr) if done.returncode else (json.loads(done.stdout)["path"], "")
+
     def stop(self):
         self.process.terminate()
-        return self.process.wait()
+        code = self.process.wait()
+        self.snapshots.cleanup()
+        return code
+
+
+def check_snapshot(server, made, requests):
+    """Compares what TensorFlow finds in a snapshot of the model with what the server shows. Returns the failures, and the
+    number of calls."""
+    import tensorflow as tf
+
+    path, why = server.snapshot(made.name)
+    if not path:
+        return [f"no snapshot: {why}"], 0
+    failures, n = [], 0
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta = loaded(session, path)
+        for request in (r for r in requests if r.signature in made.shows):
+            n += 1
+            problem = compare(answer(session, meta, request), server.predict(made.name, request), made.rtol)
+            if problem:
+                failures.append(f"in a snapshot, {request.signature}: {problem}")
+    return failures, n
 
 
 def check(server, made, folder):
@@ -256,7 +291,8 @@ def check(server, made, folder):
         problem = compare(want, got, made.rtol)
         if problem:
             failures.append(f"call {at + 1} (request {i + 1} of {len(requests)}, {requests[i].signature}): {problem}")
-    return failures, len(answers)
+    more, n = check_snapshot(server, made, requests) if made.shows else ([], 0)
+    return failures + more, len(answers) + n
 
 
 def main():

@@ -154,7 +154,7 @@ def stacks_and_barriers(folder):
     ]
 
 
-@model("mutable_tables")
+@model("mutable_tables", shows=("export", "lookup", "fetch"))
 def mutable_tables(folder):
     """A mutable and a dense hash table of TensorFlow 2, with content from the checkpoint."""
     import tensorflow as tf
@@ -293,7 +293,7 @@ def tables_tf1(folder):
     ]
 
 
-@model("reference_variables")
+@model("reference_variables", shows=("serving_default", "last", "state"))
 def reference_variables(folder):
     """TensorFlow 1 with reference variables: assignment in predict, control dependencies, slices, scatter and a counter of all calls."""
     import tensorflow as tf

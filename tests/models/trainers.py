@@ -2,6 +2,7 @@
 
 from catalogue import Request, integers, model, np, random, tracked
 
+SHOWS = ("predict", "state")
 OPTIMISERS = ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "Nadam", "Ftrl", "Lion", "Lamb", "Adafactor")
 
 
@@ -65,7 +66,7 @@ def saved(tf, folder, made):
     ]
 
 
-@model(*(f"keras3_{name.lower()}" for name in OPTIMISERS), rtol=1e-3)  # Optimisers divide by the root of tiny gradients.
+@model(*(f"keras3_{name.lower()}" for name in OPTIMISERS), rtol=1e-3, shows=SHOWS)  # Optimisers divide by the root of tiny gradients.
 def keras3(folder, name):
     import keras
     import tensorflow as tf
@@ -94,7 +95,7 @@ OLDER = {
 }
 
 
-@model(*OLDER, rtol=1e-3)  # as above
+@model(*OLDER, rtol=1e-3, shows=SHOWS)  # as above
 def tf_keras_optimisers(folder, name):
     import tensorflow as tf
     import tf_keras
@@ -112,7 +113,7 @@ def tf_keras_optimisers(folder, name):
     return saved(tf, folder, trainer(tf, net, optimiser, [net, optimiser]))
 
 
-@model("schedules", "warm_restarts", "piecewise", rtol=1e-3)  # as above
+@model("schedules", "warm_restarts", "piecewise", rtol=1e-3, shows=SHOWS)  # as above
 def schedules(folder, name):
     """Learning rates that depend on the step. Keras 3 computes them in float32 from the iterations."""
     import keras
@@ -130,7 +131,7 @@ def schedules(folder, name):
     return saved(tf, folder, trainer(tf, net, optimiser, tracked(net, optimiser)))
 
 
-@model("tf_keras_schedules", rtol=1e-3)  # as above
+@model("tf_keras_schedules", rtol=1e-3, shows=SHOWS)  # as above
 def tf_keras_schedules(folder):
     import tensorflow as tf
     import tf_keras
@@ -142,7 +143,7 @@ def tf_keras_schedules(folder):
     return saved(tf, folder, trainer(tf, net, optimiser, [net, optimiser]))
 
 
-@model("loss_scaling", rtol=1e-3)  # as above
+@model("loss_scaling", rtol=1e-3, shows=("state",))  # as above
 def loss_scaling(folder):
     """Keras 3's LossScaleOptimizer, which skips a step whose gradients are not finite."""
     import keras

@@ -1,4 +1,5 @@
-/* Tests files that grow by appended pieces (rt_file_append, rt_file_access_create). */
+/* Tests files that grow by appended pieces (rt_file_append, rt_file_access_create), and
+ * directories (rt_file_access_make_dir). */
 #include "tests/support/test.h"
 
 #include <fcntl.h>
@@ -95,12 +96,41 @@ static void a_file_is_created_once_below_permitted_directories_alone(void **stat
     rmdir(dir);
 }
 
+static void directories_are_made_below_permitted_ones_alone(void **state)
+{
+    char dir[] = "/tmp/slipway-make-XXXXXX", deep[64], name[96];
+    struct rt_error err = {0};
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    const struct rt_file_access one = {.write_dirs = dir};
+    snprintf(deep, sizeof deep, "%s/a/b", dir);
+    for (int i = 0; i < 2; i++) { /* the second time, it is there */
+        assert_ok(rt_file_access_make_dir(&one, text(deep), &err), &err);
+        assert_int_equal(access(deep, F_OK), 0);
+    }
+    assert_ok(rt_file_access_make_dir(&one, text(dir), &err), &err);
+    assert_int_equal(rt_file_access_make_dir(&one, text("/tmp/slipway-other"), &err),
+                     RT_PERMISSION_DENIED);
+    err = (struct rt_error){0};
+    snprintf(name, sizeof name, "%s/a/link", dir);
+    assert_int_equal(symlink("/tmp", name), 0);
+    assert_int_equal(rt_file_access_make_dir(&one, text(name), &err), RT_PERMISSION_DENIED);
+    assert_non_null(strstr(err.msg, "symbolic links"));
+    unlink(name);
+    rmdir(deep);
+    snprintf(name, sizeof name, "%s/a", dir);
+    rmdir(name);
+    rmdir(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_are_appended_whole_or_not_at_all),
         cmocka_unit_test(a_closed_descriptor_is_an_error),
         cmocka_unit_test(a_file_is_created_once_below_permitted_directories_alone),
+        cmocka_unit_test(directories_are_made_below_permitted_ones_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
