@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import unittest
 
@@ -55,7 +56,7 @@ if verb in ("serve", "tensorflow_model_server"):
     server.send_signal(signal.SIGTERM)
     sys.exit(server.wait({seconds}))
 arguments = ["1" if before == "--seconds" else a for before, a in zip([None, *arguments], arguments)]
-if verb in ("predict", "metadata", "reload", "bench", "status") and "--server" not in arguments:
+if verb in ("predict", "metadata", "reload", "snapshot", "bench", "status") and "--server" not in arguments:
     arguments += ["--server", "http://127.0.0.1:8501" if verb == "status" else "grpc://127.0.0.1:8500"]
 elif verb == "run" and "--bench" in arguments and "--seconds" not in arguments:
     arguments += ["--seconds", "1"]
@@ -86,7 +87,7 @@ def scripts():
 class Documents(Case):
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(f"--models={MODELS}")
+        cls.server = Server(f"--models={MODELS}", f"--model_write_directories={tempfile.gettempdir()}")
         cls.addClassCleanup(cls.server.__exit__)
 
     def setUp(self):
