@@ -96,6 +96,34 @@ static int64_t table_size(const struct kn_fft_direct *d, int64_t number)
     return bytes;
 }
 
+static int64_t number_bytes(const struct kn_fft *f)
+{
+    return f->wide ? sizeof(double) : sizeof(float);
+}
+
+static int64_t twists_size(const struct kn_fft *f)
+{
+    const int64_t blocks = (f->rows.n + KN_FFT_LANES - 1) / KN_FFT_LANES;
+
+    return f->columns.n > 1 && f->smooth <= KN_FFT_KEPT
+               ? 2 * blocks * f->columns.n * KN_FFT_LANES * number_bytes(f)
+               : 0;
+}
+
+/* Returns the size of n complex numbers in bytes. */
+static int64_t complex_size(const struct kn_fft *f, int64_t n)
+{
+    return kn_fft_aligned(2 * n * number_bytes(f));
+}
+
+static int64_t kept_size(const struct kn_fft *f)
+{
+    return f->convolves && f->smooth <= KN_FFT_KEPT
+               ? kn_fft_aligned(sizeof(struct kn_fft_kept)) + complex_size(f, f->n) +
+                     complex_size(f, f->smooth)
+               : 0;
+}
+
 int64_t kn_fft_size(struct kn_fft *f, int64_t n, int64_t count, bool wide)
 {
     /* with at most FEW sequences, most lanes would be unused, so transforms of at least WORTH
@@ -119,9 +147,9 @@ int64_t kn_fft_size(struct kn_fft *f, int64_t n, int64_t count, bool wide)
         d->radix[d->n_passes++] = radix[i];
         d->n *= radix[i];
     }
-    const int64_t number = wide ? sizeof(double) : sizeof(float);
+    const int64_t number = number_bytes(f);
     return table_size(&f->columns, number) + table_size(&f->rows, number) +
-           (f->columns.n > 1 ? kn_roots_size(f->smooth) : 0) +
+           (f->columns.n > 1 ? kn_roots_size(f->smooth) : 0) + twists_size(f) + kept_size(f) +
            (f->convolves ? kn_roots_size(2 * n) : 0);
 }
 
@@ -130,32 +158,29 @@ static int64_t kn_fft_matrix(const struct kn_fft *f)
 {
     return f->columns.n > 1 ? (2 * f->smooth + 15) / 16 * 16 : 0;
 }
-/* Returns the number of sequences that Bluestein's method convolves together. */
-static int64_t kn_fft_group(const struct kn_fft *f)
-{
-    return f->columns.n > 1 ? 1 : KN_FFT_LANES;
-}
-
 int64_t kn_fft_scratch(const struct kn_fft *f)
 {
     const int64_t longest = f->columns.n > f->rows.n ? f->columns.n : f->rows.n;
     int64_t numbers = 4 * kn_fft_array(longest) + kn_fft_matrix(f);
 
     if (f->convolves)
-        numbers += 2 * (f->n + f->smooth * (1 + kn_fft_group(f))) + 16;
-    return numbers * (int64_t)(f->wide ? sizeof(double) : sizeof(float));
+        numbers += 2 * (f->n + 2 * f->smooth) + 16;
+    return numbers * number_bytes(f);
 }
 
 /* ---- transforms ---- */
 
 /* number of complex numbers that are processed between two checks of the run */
 enum { KN_FFT_PART = 1 << 14 };
+/* States of what a plan keeps: nothing yet, a transform is computing it, or complete. */
+enum { KEPT_NOTHING, KEPT_BEGUN, KEPT_ALL };
 
 #define T       float
 #define NAME(x) x##_f32
 #include "kernels/signal/fft_passes.h"
 #include "kernels/signal/fft_lanes.h"
 #include "kernels/signal/fft_blocks.h"
+#include "kernels/signal/fft_convolution.h"
 #undef T
 #undef NAME
 #define T       double
@@ -163,6 +188,7 @@ enum { KN_FFT_PART = 1 << 14 };
 #include "kernels/signal/fft_passes.h"
 #include "kernels/signal/fft_lanes.h"
 #include "kernels/signal/fft_blocks.h"
+#include "kernels/signal/fft_convolution.h"
 #undef T
 #undef NAME
 
@@ -180,6 +206,22 @@ void kn_fft_make(struct kn_fft *f, void *memory)
     if (f->columns.n > 1) {
         kn_roots_make(&f->roots, f->smooth, at);
         at += kn_roots_size(f->smooth);
+    }
+    if (twists_size(f)) {
+        f->twists = at;
+        at += twists_size(f);
+        if (f->wide)
+            make_twists_f64(f);
+        else
+            make_twists_f32(f);
+    }
+    if (kept_size(f)) {
+        f->kept = (struct kn_fft_kept *)(void *)at;
+        at += kn_fft_aligned(sizeof *f->kept);
+        atomic_init(&f->kept->state, KEPT_NOTHING);
+        f->kept->chirp = at;
+        f->kept->spectrum = at + complex_size(f, f->n);
+        at += complex_size(f, f->n) + complex_size(f, f->smooth);
     }
     if (f->convolves)
         kn_roots_make(&f->chirp, 2 * f->n, at);

@@ -12,12 +12,14 @@
  * - For any other length, Bluestein's method (1970) computes the transform as a convolution, by
  *   transforms of a length with small factors.
  *
- * Owner: a plan is memory of the caller. Threads: a plan does not change after it has been made.
+ * Owner: a plan is memory of the caller. Threads: any number of threads may use a plan after it has
+ * been made. The first transform by Bluestein's method completes it (struct kn_fft_kept).
  */
 #ifndef KN_SIGNAL_FFT_H
 #define KN_SIGNAL_FFT_H
 
 #include <complex.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,6 +31,8 @@ enum {
     KN_FFT_PRIME = 31,
     KN_FFT_PASSES = 32,
     KN_FFT_DIRECT = 4096, /* a transform with more points is split into two factors */
+    /* A plan for more points keeps fewer tables, and computes their elements during a transform. */
+    KN_FFT_KEPT = 1 << 19,
 };
 /* maximum length of a transform; longer transforms are refused */
 #define KN_FFT_MOST (INT64_C(1) << 27)
@@ -60,6 +64,14 @@ static inline double _Complex kn_root(const struct kn_roots *t, int64_t k)
 int64_t kn_roots_size(int64_t n);
 void kn_roots_make(struct kn_roots *t, int64_t n, void *memory);
 
+/* The chirp of Bluestein's method and its spectrum, which do not depend on the sequences. The first
+ * transform computes them, because this takes as long as a transform and must check the deadline.
+ */
+struct kn_fft_kept {
+    atomic_int state;
+    void *chirp, *spectrum;
+};
+
 struct kn_fft {
     int64_t n;
     bool wide;      /* whether numbers are double instead of float */
@@ -69,6 +81,11 @@ struct kn_fft {
         rows;              /* the two factors of `smooth`; columns.n is 1 if there is no split */
     struct kn_roots roots; /* the roots of order `smooth`, for a split transform */
     struct kn_roots chirp; /* the roots of order 2 n, for Bluestein's method */
+    /* For a split transform, the factors between its two steps: for each block of columns and each
+     * of their points, the real parts of all lanes and then the imaginary parts. NULL if `smooth`
+     * is above KN_FFT_KEPT. */
+    void *twists;
+    struct kn_fft_kept *kept; /* NULL if `smooth` is above KN_FFT_KEPT */
 };
 
 /* Sets the lengths of a plan that transforms `count` sequences of n points. Returns the number

@@ -3,9 +3,44 @@
  * is the name of a function for it. The file is included once for each type, after fft_passes.h.
  */
 
+/* Fills the table of factors of a split transform: power j * c of the root for point j of column c.
+ */
+static void NAME(make_twists)(struct kn_fft *f)
+{
+    T *to = f->twists;
+
+    for (int64_t first = 0; first < f->rows.n; first += KN_FFT_LANES)
+        for (int64_t j = 0; j < f->columns.n; j++, to += 2 * KN_FFT_LANES)
+            for (int l = 0; l < KN_FFT_LANES; l++) {
+                const int64_t column = first + l < f->rows.n ? first + l : 0;
+                const double _Complex w = kn_root(&f->roots, j * column);
+                to[l] = (T)creal(w);
+                to[KN_FFT_LANES + l] = (T)cimag(w);
+            }
+}
+
+/* Multiplies each number of n points by its own factor. */
+KN_CLONES
+static void NAME(multiply_each)(const T *restrict w, int64_t n, T *restrict re, T *restrict im)
+{
+    for (int64_t j = 0; j < n; j++, w += 2 * KN_FFT_LANES) {
+        T *const xr = re + j * KN_FFT_LANES, *const xi = im + j * KN_FFT_LANES;
+        EACH_LANE
+        {
+            const T x = xr[l], y = xi[l], wr = w[l], wi = w[KN_FFT_LANES + l];
+            xr[l] = x * wr - y * wi;
+            xi[l] = x * wi + y * wr;
+        }
+    }
+}
+
 /* Multiplies point j of lane l by power j * (first + l) of the root, in a split transform. */
 static void NAME(twist)(const struct kn_fft *f, int64_t first, int lanes, int64_t n, T *re, T *im)
 {
+    if (f->twists) {
+        NAME(multiply_each)((const T *)f->twists + 2 * first * n, n, re, im);
+        return;
+    }
     for (int64_t j = 0; j < n; j++)
         for (int l = 0; l < lanes; l++) {
             const double _Complex w = kn_root(&f->roots, j * (first + l));
@@ -96,110 +131,6 @@ static enum rt_status NAME(smooth)(const struct kn_fft *f, const struct kn_fft_j
     return NAME(many)(f, &f->rows, job, false, scratch, r);
 }
 
-/* Computes out[i] = a[i] * b[i] for complex numbers. `out` may be `a`. */
-static enum rt_status NAME(times)(const T *a, const T *b, T *out, int64_t n, struct rt_run *r)
-{
-    for (int64_t from = 0; from < n; from += KN_FFT_PART) {
-        const int64_t to = n - from < KN_FFT_PART ? n : from + KN_FFT_PART;
-        for (int64_t i = from; i < to; i++) {
-            const T x = a[2 * i], y = a[2 * i + 1], wr = b[2 * i], wi = b[2 * i + 1];
-            out[2 * i] = x * wr - y * wi;
-            out[2 * i + 1] = x * wi + y * wr;
-        }
-        if (rt_run_spend(r, &r->left, 8 * KN_FFT_PART))
-            return r->err->code;
-    }
-    return RT_OK;
-}
-
-/* Copies n complex numbers multiplied by `scale`. With `swap`, exchanges their real and imaginary
- * parts. */
-static enum rt_status NAME(copy)(const T *src, int64_t src_step, T *dst, int64_t dst_step,
-                                 int64_t n, bool swap, T scale, struct rt_run *r)
-{
-    for (int64_t from = 0; from < n; from += KN_FFT_PART) {
-        const int64_t to = n - from < KN_FFT_PART ? n : from + KN_FFT_PART;
-        for (int64_t i = from; i < to; i++) {
-            const T re = src[i * src_step] * scale, im = src[i * src_step + 1] * scale;
-            dst[i * dst_step] = swap ? im : re;
-            dst[i * dst_step + 1] = swap ? re : im;
-        }
-        if (rt_run_spend(r, &r->left, 16 * KN_FFT_PART))
-            return r->err->code;
-    }
-    return RT_OK;
-}
-
-/* Computes the chirp exp(-i pi j^2 / n) and the transform of its conjugate. */
-static enum rt_status NAME(chirp)(const struct kn_fft *f, T *chirp, T *spectrum, T *rest,
-                                  struct rt_run *r)
-{
-    const int64_t n = f->n, m = f->smooth;
-    const struct kn_fft_job step = {
-        .src = spectrum, .dst = spectrum, .count = 1, .src_step = 2, .dst_step = 2, .scale = 1};
-
-    if (kn_zero_chunks(r, spectrum, (size_t)(2 * m) * sizeof(T)))
-        return r->err->code;
-    for (int64_t k = 0; k < n; k++) {
-        const double _Complex w = kn_root(&f->chirp, k * k % (2 * n));
-        const int64_t mirror = k ? m - k : 0;
-        chirp[2 * k] = spectrum[2 * k] = spectrum[2 * mirror] = (T)creal(w);
-        chirp[2 * k + 1] = (T)cimag(w);
-        spectrum[2 * k + 1] = spectrum[2 * mirror + 1] = -chirp[2 * k + 1];
-        if (rt_run_spend(r, &r->left, 32))
-            return r->err->code;
-    }
-    return NAME(smooth)(f, &step, rest, r);
-}
-
-/*
- * Bluestein's method. Since j k = (j^2 + k^2 - (k - j)^2) / 2, a transform is a convolution with
- * the chirp exp(i pi j^2 / n). The convolution is computed by transforms of f->smooth points.
- */
-static enum rt_status NAME(bluestein)(const struct kn_fft *f, const struct kn_fft_job *job,
-                                      T *scratch, struct rt_run *r)
-{
-    const int64_t n = f->n, m = f->smooth, group = kn_fft_group(f);
-    T *const chirp = scratch, *const spectrum = chirp + 2 * n, *const work = spectrum + 2 * m;
-    T *const rest = work + 2 * m * group;
-    struct kn_fft_job step = {.src = work,
-                              .dst = work,
-                              .src_next = 2 * m,
-                              .dst_next = 2 * m,
-                              .src_step = 2,
-                              .dst_step = 2,
-                              .scale = 1};
-    enum rt_status st = NAME(chirp)(f, chirp, spectrum, rest, r);
-
-    for (int64_t i = 0; i < job->count && !st; i += group) {
-        step.count = job->count - i < group ? job->count - i : group;
-        st = kn_zero_chunks(r, work, (size_t)(2 * m * step.count) * sizeof(T));
-        for (int64_t l = 0; l < step.count && !st; l++) {
-            const T *const src = (const T *)job->src + (i + l) * job->src_next;
-            T *const x = work + 2 * m * l;
-            st = NAME(copy)(src, job->src_step, x, 2, n, job->inverse, 1, r);
-            if (!st)
-                st = NAME(times)(x, chirp, x, n, r);
-        }
-        step.inverse = false;
-        if (!st)
-            st = NAME(smooth)(f, &step, rest, r);
-        for (int64_t l = 0; l < step.count && !st; l++)
-            st = NAME(times)(work + 2 * m * l, spectrum, work + 2 * m * l, m, r);
-        step.inverse = true;
-        if (!st)
-            st = NAME(smooth)(f, &step, rest, r);
-        for (int64_t l = 0; l < step.count && !st; l++) {
-            T *const dst = (T *)job->dst + (i + l) * job->dst_next, *const x = work + 2 * m * l;
-            st = NAME(times)(x, chirp, x, n, r);
-            if (!st)
-                st = NAME(copy)(x, 2, dst, job->dst_step, n, job->inverse,
-                                (T)(job->scale / (double)m), r);
-        }
-    }
-    return st;
-}
-
 static void NAME(tables)(struct kn_fft_direct *d, char **memory)
 {
     int64_t m = d->n;
@@ -219,5 +150,3 @@ static void NAME(tables)(struct kn_fft_direct *d, char **memory)
             }
     }
 }
-
-#undef EACH_LANE

@@ -14,6 +14,12 @@ static int64_t halves_bytes(const struct kn_real_fft *f)
     return (2 * (f->n / 4 + 1) * number + 63) / 64 * 64;
 }
 
+/* Returns whether the plan of an even length has the table of roots. */
+static bool has_halves(const struct kn_real_fft *f)
+{
+    return kn_fft_halves(&f->plan) || f->n / 2 <= KN_FFT_KEPT;
+}
+
 int64_t kn_real_fft_size(struct kn_real_fft *f, int64_t n, int64_t count, bool wide)
 {
     f->n = n;
@@ -21,14 +27,14 @@ int64_t kn_real_fft_size(struct kn_real_fft *f, int64_t n, int64_t count, bool w
     const int64_t bytes = kn_fft_size(&f->plan, n % 2 ? n : n / 2, count, wide);
     if (bytes < 0 || n % 2)
         return bytes;
-    return bytes + (kn_fft_halves(&f->plan) ? halves_bytes(f) : kn_roots_size(n));
+    return bytes + (has_halves(f) ? halves_bytes(f) : kn_roots_size(n));
 }
 
 void kn_real_fft_make(struct kn_real_fft *f, void *memory)
 {
     char *at = memory;
 
-    if (f->n % 2 == 0 && kn_fft_halves(&f->plan)) {
+    if (f->n % 2 == 0 && has_halves(f)) {
         const int64_t count = f->n / 4 + 1;
         f->halves = at;
         for (int64_t k = 0; k < count; k++) {
@@ -77,7 +83,7 @@ enum rt_status kn_real_fft_run(const struct kn_real_fft *f, const struct kn_fft_
     const int64_t group = group_of(f);
     void *const rest = (char *)scratch + work_bytes(f);
 
-    if (f->halves) {
+    if (f->halves && kn_fft_halves(&f->plan)) {
         struct kn_fft_job whole = *job;
         whole.halves = f->halves;
         whole.src_step = whole.dst_step = 2;

@@ -12,8 +12,10 @@
 
 struct kn_real_fft {
     int64_t n;
-    struct kn_fft plan;    /* a transform of n / 2 points, or of n points if n is odd */
-    void *halves;          /* the roots of order n for kn_fft_job.halves, or NULL */
+    struct kn_fft plan; /* a transform of n / 2 points, or of n points if n is odd */
+    /* The roots of order n in the form of kn_fft_job.halves. NULL if n is odd or n / 2 is above
+     * KN_FFT_KEPT. */
+    void *halves;
     struct kn_roots roots; /* the roots of order n, if n is even and `halves` is NULL */
 };
 

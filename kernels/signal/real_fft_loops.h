@@ -3,19 +3,34 @@
  * function for it. The file is included once for each type.
  */
 
+/* Sets *re and *im to power k of the root of order f->n, for k <= f->n / 4. */
+static inline void NAME(root)(const struct kn_real_fft *f, int64_t k, T *re, T *im)
+{
+    const T *const table = f->halves;
+
+    if (table) {
+        *re = table[k];
+        *im = table[f->n / 4 + 1 + k];
+        return;
+    }
+    const double _Complex w = kn_root(&f->roots, k);
+    *re = (T)creal(w);
+    *im = (T)cimag(w);
+}
+
 /*
  * Computes h + 1 points of the transform X of a real sequence. Z is the transform of h points whose
  * real parts are the even elements, and whose imaginary parts are the odd elements. X[k] = (Z[k] +
  * Z*[h-k]) / 2 - i w^k (Z[k] - Z*[h-k]) / 2. x may be z.
  */
-static enum rt_status NAME(separate)(const struct kn_roots *w, const T *z, T *x, int64_t h, T scale,
-                                     struct rt_run *r)
+static enum rt_status NAME(separate)(const struct kn_real_fft *f, const T *z, T *x, int64_t h,
+                                     T scale, struct rt_run *r)
 {
     const T first = z[0], second = z[1];
+    T wr, wi;
 
     for (int64_t k = 1; 2 * k <= h; k++) {
-        const double _Complex root = kn_root(w, k);
-        const T wr = (T)creal(root), wi = (T)cimag(root);
+        NAME(root)(f, k, &wr, &wi);
         const T ar = z[2 * k], ai = z[2 * k + 1], br = z[2 * (h - k)], bi = z[2 * (h - k) + 1];
         const T sr = (ar + br) * (T)0.5, si = (ai - bi) * (T)0.5;
         /* the difference multiplied by -i */
@@ -36,14 +51,16 @@ static enum rt_status NAME(separate)(const struct kn_roots *w, const T *z, T *x,
 }
 
 /* Inverts the function above: Z[k] = (X[k] + X*[h-k]) + i w^-k (X[k] - X*[h-k]). */
-static enum rt_status NAME(join)(const struct kn_roots *w, const T *x, T *z, int64_t h,
+static enum rt_status NAME(join)(const struct kn_real_fft *f, const T *x, T *z, int64_t h,
                                  struct rt_run *r)
 {
+    T wr, wi;
+
     z[0] = x[0] + x[2 * h];
     z[1] = x[0] - x[2 * h];
     for (int64_t k = 1; 2 * k <= h; k++) {
-        const double _Complex root = kn_root(w, k);
-        const T wr = (T)creal(root), wi = -(T)cimag(root);
+        NAME(root)(f, k, &wr, &wi);
+        wi = -wi;
         const T ar = x[2 * k], ai = x[2 * k + 1], br = x[2 * (h - k)], bi = x[2 * (h - k) + 1];
         const T sr = ar + br, si = ai - bi, dr = ar - br, di = ai + bi;
         const T pr = dr * wr - di * wi, pi = dr * wi + di * wr; /* the factor i is applied below */
@@ -88,7 +105,7 @@ static enum rt_status NAME(forward)(const struct kn_real_fft *f, const struct kn
     for (int64_t i = 0; i < count && !st; i++) {
         T *const out = dst + i * job->dst_next;
         if (n % 2 == 0)
-            st = NAME(separate)(&f->roots, work + 2 * i * points, out, h, (T)job->scale, r);
+            st = NAME(separate)(f, work + 2 * i * points, out, h, (T)job->scale, r);
         for (int64_t k = 0; n % 2 && !st && k < 2 * (h + 1); k++) {
             out[k] = work[2 * i * n + k] * (T)job->scale;
             st = rt_run_tick(r, k);
@@ -117,7 +134,7 @@ static enum rt_status NAME(backward)(const struct kn_real_fft *f, const struct k
         const T *const x = (const T *)job->src + (from + i) * job->src_next;
         T *const z = work + 2 * i * points;
         if (n % 2 == 0) {
-            if (NAME(join)(&f->roots, x, z, h, r))
+            if (NAME(join)(f, x, z, h, r))
                 return r->err->code;
             continue;
         }
