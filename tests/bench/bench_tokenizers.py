@@ -6,30 +6,21 @@ The lines are those of the project's own documents, and so are the vocabularies.
 its session, and Slipway's that of its own. Rounds alternate. The script prints the medians of CPU time.
 """
 import collections
-import json
 import math
-import os
 import pathlib
 import re
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+from beside_tensorflow import ROOT, compare, tf
 
 import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
 import tensorflow_text as text  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests/conformance"))
 import sentencepiece_models as sentencepiece  # noqa: E402
 
-OURS = ROOT / "build/release/slipway"
-N_LINES, ROUNDS, SECONDS = 128, 5, 0.5
+N_LINES, SECONDS = 128, 0.5
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 LINES_IN = tf.TensorSpec([None], tf.string, "lines")
 
@@ -80,42 +71,15 @@ class Tokenizers(tf.Module):
         return tf.function(tokenize, input_signature=[LINES_IN])
 
 
-def ours(folder, name):
-    """Returns the CPU time of a run in ms."""
-    out = subprocess.run([OURS, "run", folder / "model", "--signature", name, "--inputs", folder / "lines.json", "--bench",
-                          "--seconds", str(SECONDS)], capture_output=True, text=True, check=True).stdout
-    return float(re.search(r"CPU time ([0-9.]+) ms", out)[1])
-
-
-def theirs(call, batch):
-    runs, start, end = 0, time.process_time(), time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        call(batch)
-        runs += 1
-    return (time.process_time() - start) / runs * 1000
-
-
-def callable_of(folder, name):
-    graph = tf.Graph()
-    with graph.as_default():
-        session = tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1))
-        signature = tf.compat.v1.saved_model.load(session, ["serve"], str(folder / "model")).signature_def[name]
-        return session.make_callable([graph.get_tensor_by_name(o.name).op for o in signature.outputs.values()],
-                                     feed_list=[graph.get_tensor_by_name(signature.inputs["lines"].name)])
-
-
 def main():
     with tempfile.TemporaryDirectory() as path:
         folder, corpus = pathlib.Path(path), lines()
         module = Tokenizers(corpus, folder)
         signatures = {name: module.signature(name) for name in module.tokenizers}
         tf.saved_model.save(module, str(folder / "model"), signatures=signatures)
-        batch = corpus[:N_LINES]
-        (folder / "lines.json").write_text(json.dumps({"inputs": {"lines": batch}}), encoding="utf-8")
+        batch = np.array(corpus[:N_LINES], object)
         for name in signatures:
-            call = callable_of(folder, name)
-            rounds = [(ours(folder, name), theirs(call, np.array(batch, object))) for _ in range(ROUNDS)]
-            mine, other = (statistics.median(r[k] for r in rounds) for k in (0, 1))
+            mine, other = compare(folder / "model", name, {"lines": batch}, folder, SECONDS)
             print(f"{name}: {mine:.3f} ms for {N_LINES} lines, {other / mine:.2f} times as fast as TensorFlow Text's {other:.3f} ms",
                   flush=True)
 
