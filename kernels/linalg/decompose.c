@@ -77,15 +77,15 @@ static enum rt_status svd_infer(struct rt_infer *x)
     }
 KN_LINALG(IDENTITY)
 
-/* Fills the factors with NaN if the matrix has no decomposition. LAPACK's own results would depend
- * on the order of its products, some of which leave out zeros. */
-#define FILL_NAN(dt, T)                                                                            \
-    static void nan_##dt(struct kn_ask *ask, T *a, int64_t n)                                      \
+/* Fills a factor of a matrix that has no decomposition. LAPACK's own results would depend on the
+ * order of its products, some of which leave out zeros. */
+#define FILL(dt, T)                                                                                \
+    static void fill_##dt(struct kn_ask *ask, T *a, int64_t n, T value)                            \
     {                                                                                              \
         for (int64_t i = 0; i < n && !kn_ends(ask, 1); i++)                                        \
-            a[i] = NAN;                                                                            \
+            a[i] = value;                                                                          \
     }
-KN_LINALG(FILL_NAN)
+KN_LINALG(FILL)
 
 /* ---- Qr ---- */
 
@@ -142,7 +142,7 @@ static size_t qr_layout(struct qr_job *j, const struct sizes *s, enum rt_dtype d
         kn_lapack_call(ask, qr_make_##dt, j);                                                      \
         kn_turn_##dt(ask, j->q, j->columns, m, q, false);                                          \
         if (!kn_finite_##dt(ask, a, m * n))                                                        \
-            nan_##dt(ask, q, m * j->columns);                                                      \
+            fill_##dt(ask, q, m * j->columns, NAN);                                                \
     }
 QR(RT_F32, float, s, sorgqr_)
 QR(RT_F64, double, d, dorgqr_)
@@ -295,10 +295,10 @@ static size_t svd_layout(struct svd_job *j, const struct sizes *s, const struct 
         if (fine)                                                                                  \
             kn_lapack_call(ask, svd_factor_##dt, j);                                               \
         if (!fine || j->info) {                                                                    \
-            nan_##dt(ask, s, j->least);                                                            \
+            fill_##dt(ask, s, j->least, KN_NO_RESULT_##dt);                                        \
             if (vectors) {                                                                         \
-                nan_##dt(ask, u, m * j->u_columns);                                                \
-                nan_##dt(ask, v, n * j->v_columns);                                                \
+                fill_##dt(ask, u, m * j->u_columns, KN_NO_RESULT_##dt);                            \
+                fill_##dt(ask, v, n * j->v_columns, KN_NO_RESULT_##dt);                            \
             }                                                                                      \
             return;                                                                                \
         }                                                                                          \

@@ -265,6 +265,13 @@ EIG_COMPLEX(RT_C128, double _Complex, z)
     {                                                                                              \
         const int64_t n = j->n;                                                                    \
         const T *a = (const T *)in + i * n * n;                                                    \
+        /* As in TensorFlow, a single complex number need not be finite. */                        \
+        if (n == 1 && sizeof(T) == sizeof(C)) {                                                    \
+            ((C *)values)[i] = a[0];                                                               \
+            if (vectors)                                                                           \
+                ((C *)vectors)[i] = 1;                                                             \
+            return true;                                                                           \
+        }                                                                                          \
         if (!kn_finite_##dt(ask, a, n * n))                                                        \
             return false;                                                                          \
         kn_turn_##dt(ask, a, n, n, j->a, false);                                                   \

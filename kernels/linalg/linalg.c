@@ -541,7 +541,7 @@ static enum rt_status run_log_determinant(struct rt_run *r)
                 if (j > i)                                                                         \
                     a[i * n + j] = 0;                                                              \
                 else if (!fine)                                                                    \
-                    a[i * n + j] = NAN;                                                            \
+                    a[i * n + j] = KN_NO_RESULT_##dt;                                              \
     }
 KN_LINALG(CHOLESKY)
 

@@ -85,6 +85,14 @@ enum kn_lu { KN_LU_FINE, KN_LU_SINGULAR };
     void kn_turn_##dt(struct kn_ask *q, const T *a, int64_t m, int64_t n, T *out, bool conjugate);
 KN_LINALG(KN_DECLARE_MATRICES)
 
+/* The elements of the results of Cholesky and Svd for a matrix that has no decomposition: NaN for
+ * real matrices and 0 for complex ones, as in TensorFlow, where std::numeric_limits gives 0 as the
+ * NaN of complex types. */
+#define KN_NO_RESULT_RT_F32  NAN
+#define KN_NO_RESULT_RT_F64  NAN
+#define KN_NO_RESULT_RT_C64  0
+#define KN_NO_RESULT_RT_C128 0
+
 /* Registers an op that later versions of TensorFlow replaced by another one. Both ops have the same
  * kernel. */
 #define KN_OLDER_LINALG(NAME, TF, INFER, ROWS, TYPES, PREPARE, RUN)                                \
