@@ -97,10 +97,32 @@ int kn_einsum_find(const struct kn_einsum_equation *e, int id)
     return -1;
 }
 
-static enum rt_status add_dims(struct kn_einsum_equation *e, const struct kn_einsum_labels *l,
-                               const struct rt_shape *s, const struct rt_shape *other,
-                               struct rt_error *err)
+static bool has_label(const struct kn_einsum_labels *l, int id)
 {
+    for (int k = 0; k < l->n; k++)
+        if (l->id[k] == id)
+            return true;
+    return false;
+}
+
+/* Returns whether a label whose length was 0 so far may have length n in the operand with index
+ * `input`. TensorFlow compares a label's length with the length before it only if that one is not
+ * 0. It then sums the label over nothing, or, if the result has the label, broadcasts the axis of
+ * the second operand. */
+static bool may_differ_from_0(const struct kn_einsum_equation *e, const struct parts *p, int id,
+                              int input, int64_t n)
+{
+    return !memchr(p->out.text.p, id, p->out.text.n) ||
+           (n == 1 && input == 1 && has_label(&e->in[0], id));
+}
+
+/* Adds the dimensions of the operand with index `input`. last[i] is the last length of the label
+ * with index i. It differs from e->dim[i] if e->dim[i] is 0 (may_differ_from_0). */
+static enum rt_status add_dims(struct kn_einsum_equation *e, const struct parts *p, int input,
+                               int64_t *last, const struct rt_info *in, struct rt_error *err)
+{
+    const struct kn_einsum_labels *l = &e->in[input];
+    const struct rt_shape *s = &in[input].shape, *other = &in[0].shape;
     char ts[160], to[160];
 
     for (int k = 0; k < l->n; k++) {
@@ -108,11 +130,14 @@ static enum rt_status add_dims(struct kn_einsum_equation *e, const struct kn_ein
         if (i < 0) {
             i = e->n_labels++;
             e->id[i] = l->id[k];
-            e->dim[i] = s->dim[k];
+            e->dim[i] = last[i] = s->dim[k];
         } else if (l->id[k] >= KN_EINSUM_ELLIPSIS && (e->dim[i] == 1 || s->dim[k] == 1)) {
             if (e->dim[i] == 1)
-                e->dim[i] = s->dim[k];
-        } else if (e->dim[i] != s->dim[k]) {
+                e->dim[i] = last[i] = s->dim[k];
+        } else if (l->id[k] < KN_EINSUM_ELLIPSIS && last[i] == 0 &&
+                   may_differ_from_0(e, p, l->id[k], input, s->dim[k])) {
+            last[i] = s->dim[k];
+        } else if (last[i] != s->dim[k]) {
             if (l->id[k] >= KN_EINSUM_ELLIPSIS)
                 return rt_fail(err, RT_INVALID_ARGUMENT,
                                "Invalid broadcasting dimensions: %s vs. %s",
@@ -121,7 +146,7 @@ static enum rt_status add_dims(struct kn_einsum_equation *e, const struct kn_ein
             return rt_fail(err, RT_INVALID_ARGUMENT,
                            "Expected dimension %lld at axis %d of the input shaped %s but got "
                            "dimension %lld",
-                           (long long)e->dim[i], k, rt_shape_text(ts, sizeof ts, s->rank, s->dim),
+                           (long long)last[i], k, rt_shape_text(ts, sizeof ts, s->rank, s->dim),
                            (long long)s->dim[k]);
         }
     }
@@ -132,6 +157,7 @@ enum rt_status kn_einsum_solve(const struct rt_node *n, const struct rt_info *in
                                struct kn_einsum_equation *e, struct rt_error *err)
 {
     struct parts p;
+    int64_t last[KN_EINSUM_MAX_LABELS];
     int n_dots = 0;
 
     enum rt_status st = split(n, &p, err);
@@ -151,7 +177,7 @@ enum rt_status kn_einsum_solve(const struct rt_node *n, const struct rt_info *in
         if (rank - named > n_dots)
             n_dots = rank - named;
         assign(&p.in[k], rank, &e->in[k]);
-        st = add_dims(e, &e->in[k], &in[k].shape, &in[0].shape, err);
+        st = add_dims(e, &p, k, last, in, err);
         if (st)
             return st;
     }

@@ -153,6 +153,24 @@ def einsum(g, op):
         ("...ij->ij", (5, 2, 3)),
         ("ij,ij->ij", (1, 3), (2, 3)),
         ("...ijk->i", (2, 3)),
+        # A label whose first length is 0 may have another one later, unless the result has it.
+        ("ij,jk->ik", (2, 0), (3, 2)),
+        ("ij,jk->ik", (2, 3), (0, 2)),
+        ("ij,kj->ki", (2, 0), (3, 4)),
+        ("bij,bjk->bik", (3, 2, 0), (3, 4, 2)),
+        ("bij,bjk->bik", (0, 2, 3), (1, 3, 2)),
+        ("bij,bjk->bik", (0, 2, 3), (4, 3, 2)),
+        ("bij,bjk->ik", (0, 2, 3), (4, 3, 2)),
+        ("i,i->", (0,), (3,)),
+        ("i,i->i", (0,), (3,)),
+        ("i,i->ii", (0,), (1,)),
+        ("ii->", (0, 3)),
+        ("iij,jk->jk", (0, 3, 2), (2, 2)),
+        ("ii,i->", (0, 3), (0,)),
+        ("...i,i->...", (2, 0), (3,)),
+        ("...i,...i->...", (0, 0), (1, 3)),
+        ("i...,i...->i...", (0, 2), (1, 2)),
+        ("i...,i...->...", (0, 2), (3, 2)),
     ]:
         yield Case([num(g, "float32", *s) for s in shapes], equation=eq)
 

@@ -92,6 +92,44 @@ static void a_letter_that_repeats_is_a_diagonal(void **state)
     assert_int_equal(e.n_labels, 2);
 }
 
+/* The rule and the cases are those of TensorFlow. */
+static void a_label_whose_first_length_is_0_may_have_another_length_later(void **state)
+{
+    static const struct {
+        const char *equation;
+        int n_in;
+        struct rt_shape in[MOST_INPUTS];
+        bool accepted;
+        char label;
+    } cases[] = {
+        /* a label that is summed */
+        {"ij,jk->ik", 2, {SHAPE(2, 2, 0), SHAPE(2, 3, 2)}, true, 'j'},
+        {"ii->", 1, {SHAPE(2, 0, 3)}, true, 'i'},
+        {"ii,i->", 2, {SHAPE(2, 0, 3), SHAPE(1, 3)}, true, 'i'},
+        {"ii,i->", 2, {SHAPE(2, 0, 3), SHAPE(1, 0)}, false, 'i'},
+        {"i,ii->", 2, {SHAPE(1, 0), SHAPE(2, 3, 0)}, false, 'i'},
+        {"ij,jk->ik", 2, {SHAPE(2, 2, 3), SHAPE(2, 0, 2)}, false, 'j'},
+        /* a label of the result */
+        {"i,i->i", 2, {SHAPE(1, 0), SHAPE(1, 1)}, true, 'i'},
+        {"i,ii->i", 2, {SHAPE(1, 0), SHAPE(2, 0, 1)}, true, 'i'},
+        {"i,i->i", 2, {SHAPE(1, 0), SHAPE(1, 3)}, false, 'i'},
+        {"i,i->i", 2, {SHAPE(1, 1), SHAPE(1, 0)}, false, 'i'},
+        {"ii->i", 1, {SHAPE(2, 0, 1)}, false, 'i'},
+        {"ii->i", 1, {SHAPE(2, 0, 3)}, false, 'i'},
+        {"...i,...i->...i", 2, {SHAPE(2, 0, 0), SHAPE(2, 1, 3)}, false, 'i'},
+        {"...i,...i->...", 2, {SHAPE(2, 0, 0), SHAPE(2, 1, 3)}, true, 'i'},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rt_error err = {.arena = NULL};
+        struct kn_einsum_equation e;
+        const enum rt_status st = solve(cases[i].equation, cases[i].n_in, cases[i].in, &e, &err);
+        assert_int_equal(st, cases[i].accepted ? RT_OK : RT_INVALID_ARGUMENT);
+        if (!st)
+            assert_int_equal(length_of(&e, cases[i].label), 0);
+    }
+}
+
 static void equations_and_shapes_are_refused_with_tensorflows_texts(void **state)
 {
     static const struct {
@@ -135,6 +173,7 @@ int main(void)
         cmocka_unit_test(axes_of_an_ellipsis_are_matched_from_the_right_and_broadcast),
         cmocka_unit_test(an_ellipsis_may_stand_for_no_axis),
         cmocka_unit_test(a_letter_that_repeats_is_a_diagonal),
+        cmocka_unit_test(a_label_whose_first_length_is_0_may_have_another_length_later),
         cmocka_unit_test(equations_and_shapes_are_refused_with_tensorflows_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
