@@ -20,7 +20,8 @@ enum {
 
 /* ---- responses: never under the lock ---- */
 
-/* If --default_deadline_seconds set the expired deadline, names the flag in the error message. */
+/* Names --default_deadline_seconds in the error message of a job whose deadline ended it, if the
+ * flag set the deadline. */
 static void name_default_deadline(struct srv_job *job)
 {
     if (job->status == RT_DEADLINE_EXCEEDED && job->has_default_deadline)
@@ -33,7 +34,10 @@ void srv_scheduler_complete(struct srv_scheduler *s, struct srv_job *job)
 {
     if (!job->finished_ns)
         job->finished_ns = rt_now_ns();
-    name_default_deadline(job);
+    /* An op may fail with the same status before the deadline, for example Unbatch with its own
+     * timeout. */
+    if (job->finished_ns >= job->deadline_ns)
+        name_default_deadline(job);
     if (job->status)
         srv_feed_reclaimer_take(&s->reclaimer, job);
     srv_scheduler_end_job(job);
@@ -51,6 +55,10 @@ void srv_scheduler_complete_expired(struct srv_scheduler *s, struct srv_core_job
                           : rt_fail(&job->err, RT_DEADLINE_EXCEEDED,
                                     "Timed out waiting for notification: the deadline came while "
                                     "the request was queued");
+        /* The job may have been dropped before its deadline, because it would have missed it. An
+         * earlier deadline of the scheduler is the end of the time that a job may be queued. */
+        if (job->sched.deadline_ns == job->deadline_ns)
+            name_default_deadline(job);
         srv_scheduler_complete(s, job);
     }
 }

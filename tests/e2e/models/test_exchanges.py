@@ -95,11 +95,15 @@ class Exchanges(Case):
     def test_the_timeout_of_an_op_is_not_that_of_a_flag(self):
         folder = self.path("brief")
         small_models.write(f"{folder}/1", SIGNATURES, build)
-        with Server("--model_name=exchanges", f"--model_base_path={folder}") as server:
-            status, body = self.ask(server, "brief", x=[[1.0]], index=[[5, 0, 1]], id=6)
-            self.assertEqual(status, 504, body)
-            self.assertIn("Batched data did not arrive within timeout window", json.loads(body)["error"])
-            self.assertNotIn("--", json.loads(body)["error"])
+        # The deadline of a request is that of the first flag, or, without it, that of the second.
+        for timeout_ms in (60000, 0):
+            with self.subTest(timeout_ms=timeout_ms), Server(
+                    "--model_name=exchanges", f"--model_base_path={folder}", f"--rest_api_timeout_in_ms={timeout_ms}",
+                    "--default_deadline_seconds=60") as server:
+                status, body = self.ask(server, "brief", x=[[1.0]], index=[[5, 0, 1]], id=6)
+                self.assertEqual(status, 504, body)
+                self.assertIn("Batched data did not arrive within timeout window", json.loads(body)["error"])
+                self.assertNotIn("--", json.loads(body)["error"])
 
     def wait_for_each_other(self, server):
         got = {}
