@@ -119,8 +119,10 @@ enum rt_status rt_checkpoint_write(const char *prefix, int n, const char *const 
 /*
  * Merges several checkpoints into one by moving their shards. The slices of a tensor are combined
  * under the tensor's name. If `delete_dirs` is true, also removes the directories of the old
- * prefixes if these directories have become empty. If the check of `run` fails, moves no shard and
- * returns the check's status. The pool of `run` counts the memory of the merged index. `run` may be
+ * prefixes if these directories have become empty. A call that fails leaves the shards where they
+ * were: before it moves the first one, it checks that all can be moved, and if a later move fails
+ * nevertheless, it moves the others back. If the check of `run` fails, returns the check's status.
+ * The pool of `run` counts the memory of the merged index. `run` may be
  * NULL.
  */
 enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const char *destination,

@@ -571,29 +571,92 @@ static enum rt_status merge_read(struct merge *m, const char *prefix,
     return st;
 }
 
+/* The shards that a merge moves. */
+struct shards {
+    const char *const *prefixes;
+    int *n; /* number of shards of each prefix */
+    int n_prefixes, n_all;
+    const char *destination;
+};
+
+/* Calls `visit` for the first `most` shards, with the old and the new path of each, until a call
+ * fails. Calls the run's check before each. Sets *n_visited to the number of calls that did not
+ * fail. */
+static enum rt_status
+visit_shards(const struct shards *s, int most,
+             enum rt_status (*visit)(const char *from, const char *to, struct rt_error *err),
+             const struct rt_checkpoint_run *run, int *n_visited, struct rt_error *err)
+{
+    char from[4200], to[4200];
+    enum rt_status st = RT_OK;
+    int at = 0;
+
+    for (int i = 0; i < s->n_prefixes && !st; i++)
+        for (int k = 0; k < s->n[i] && at < most && !st; k++) {
+            snprintf(from, sizeof from, "%s.data-%05d-of-%05d", s->prefixes[i], k, s->n[i]);
+            snprintf(to, sizeof to, "%s.data-%05d-of-%05d", s->destination, at, s->n_all);
+            st = rt_checkpoint_run_check(run, err);
+            if (!st)
+                st = visit(from, to, err);
+            at += !st;
+        }
+    *n_visited = at;
+    return st;
+}
+
+/* A file that the shard replaced is not restored. */
+static enum rt_status move_back(const char *from, const char *to, struct rt_error *err)
+{
+    (void)err; /* holds the error of the merge */
+    (void)rename(to, from);
+    return RT_OK;
+}
+
+/* Moves the shards and publishes the index, or leaves all shards where they were. */
+static enum rt_status move_shards(const struct shards *s, const struct index_file *index,
+                                  const struct rt_checkpoint_run *run, struct rt_error *err)
+{
+    int n_moved = 0, n;
+    enum rt_status st = visit_shards(s, s->n_all, rt_file_check_rename, run, &n, err);
+
+    if (!st)
+        st = rt_file_check_rename(index->temp, index->path, err);
+    /* The run's check is not called from here on, so that a merge is never left half done. At most
+     * RT_BUNDLE_MAX_SHARDS files are moved. */
+    if (!st)
+        st = visit_shards(s, s->n_all, rt_file_rename, NULL, &n_moved, err);
+    st = index_publish(index, st, err);
+    if (st)
+        visit_shards(s, n_moved, move_back, NULL, &n, err);
+    return st;
+}
+
 enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const char *destination,
                                    bool delete_dirs, const struct rt_checkpoint_run *run,
                                    struct rt_error *err)
 {
     struct merge m = {0};
     char from[4200], to[4200];
-    int *n_shards = calloc((size_t)n + 1, sizeof *n_shards), at = 0;
+    struct shards s = {.prefixes = prefixes,
+                       .n = calloc((size_t)n + 1, sizeof *s.n),
+                       .n_prefixes = n,
+                       .destination = destination};
     struct index_file index;
     const struct item *twice;
     enum rt_status st;
 
-    if (!n_shards || !index_init(&m.x, run)) {
-        free(n_shards);
-        return rt_fail_memory(err, "an index", (size_t)n * sizeof *n_shards);
+    if (!s.n || !index_init(&m.x, run)) {
+        free(s.n);
+        return rt_fail_memory(err, "an index", (size_t)n * sizeof *s.n);
     }
     st = strlen(destination) > 4000 ? rt_fail_errno(err, destination, ENAMETOOLONG)
                                     : make_parent(destination, err);
     for (int i = 0; i < n && !st; i++) {
         m.x.source = i;
-        st = merge_read(&m, prefixes[i], run, &n_shards[i], err);
-        m.first_shard += n_shards[i];
+        st = merge_read(&m, prefixes[i], run, &s.n[i], err);
+        m.first_shard += s.n[i];
     }
-    m.x.n_shards = m.first_shard;
+    m.x.n_shards = s.n_all = m.first_shard;
     if (!st)
         st = index_finish(&m.x, &twice, err);
     if (!st && twice)
@@ -602,18 +665,8 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
                      (const char *)twice->key.p, prefixes[twice->source]);
     if (!st)
         st = index_write(&m.x, destination, &index, err);
-    if (st)
-        goto out;
-    /* The run's check is not called from here on, so that a merge is never left half done. At most
-     * RT_BUNDLE_MAX_SHARDS files are moved. */
-    for (int i = 0; i < n && !st; i++) {
-        for (int k = 0; k < n_shards[i] && !st; k++) {
-            snprintf(from, sizeof from, "%s.data-%05d-of-%05d", prefixes[i], k, n_shards[i]);
-            snprintf(to, sizeof to, "%s.data-%05d-of-%05d", destination, at++, m.x.n_shards);
-            st = rt_file_rename(from, to, err);
-        }
-    }
-    st = index_publish(&index, st, err);
+    if (!st)
+        st = move_shards(&s, &index, run, err);
     for (int i = 0; i < n && !st; i++) {
         snprintf(from, sizeof from, "%s.index", prefixes[i]);
         snprintf(to, sizeof to, "%s.index", destination);
@@ -625,8 +678,7 @@ enum rt_status rt_checkpoint_merge(const char *const *prefixes, int n, const cha
             rmdir(from); /* rmdir fails, as intended, if the directory is not empty. */
         }
     }
-out:
     index_clear(&m.x);
-    free(n_shards);
+    free(s.n);
     return st;
 }

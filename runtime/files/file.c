@@ -181,13 +181,59 @@ enum rt_status rt_file_write_temp(const char *path, const void *p, size_t n,
     return st;
 }
 
+static bool is_replaceable(mode_t mode)
+{
+    return S_ISREG(mode) || S_ISLNK(mode) || S_ISDIR(mode);
+}
+
+static enum rt_status fail_replace(const char *path, struct rt_error *err)
+{
+    return rt_fail(err, RT_FAILED_PRECONDITION, "%s exists, and is no regular file", path);
+}
+
 enum rt_status rt_file_rename(const char *from, const char *to, struct rt_error *err)
 {
     struct stat old;
 
-    if (!lstat(to, &old) && !S_ISREG(old.st_mode) && !S_ISLNK(old.st_mode) && !S_ISDIR(old.st_mode))
-        return rt_fail(err, RT_FAILED_PRECONDITION, "%s exists, and is no regular file", to);
+    if (!lstat(to, &old) && !is_replaceable(old.st_mode))
+        return fail_replace(to, err);
     return rename(from, to) ? rt_fail_errno(err, errno == ENOENT ? from : to, errno) : RT_OK;
+}
+
+/* Checks that the directory of `path` may be changed, and sets *info to its attributes. */
+static enum rt_status check_directory(const char *path, struct stat *info, struct rt_error *err)
+{
+    char at[4300];
+    const char *slash = strrchr(path, '/');
+    const size_t n = slash ? (size_t)(slash - path) : 0;
+
+    if (n >= sizeof at)
+        return rt_fail_errno(err, path, ENAMETOOLONG);
+    memcpy(at, path, n);
+    memcpy(at + n, n ? "" : slash ? "/" : ".", n ? 1 : 2);
+    if (stat(at, info) || access(at, W_OK | X_OK))
+        return rt_fail_errno(err, path, errno);
+    return RT_OK;
+}
+
+enum rt_status rt_file_check_rename(const char *from, const char *to, struct rt_error *err)
+{
+    struct stat file, old, directory;
+
+    if (lstat(from, &file))
+        return rt_fail_errno(err, from, errno);
+    if (!lstat(to, &old)) {
+        if (!is_replaceable(old.st_mode))
+            return fail_replace(to, err);
+        if (S_ISDIR(old.st_mode) != S_ISDIR(file.st_mode))
+            return rt_fail_errno(err, to, S_ISDIR(old.st_mode) ? EISDIR : ENOTDIR);
+    }
+    enum rt_status st = check_directory(from, &directory, err);
+    if (!st)
+        st = check_directory(to, &directory, err);
+    if (!st && directory.st_dev != file.st_dev)
+        st = rt_fail_errno(err, to, EXDEV);
+    return st;
 }
 
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err)

@@ -32,6 +32,9 @@ enum rt_status rt_file_read_exactly(void *fd, uint64_t offset, void *dst, size_t
 /* Renames the file `from` to `to`. An existing file `to` is replaced, but a device, FIFO or socket
  * is refused with RT_FAILED_PRECONDITION: a rename would replace it as well. */
 enum rt_status rt_file_rename(const char *from, const char *to, struct rt_error *err);
+/* Returns the error of a rename that must fail: the file `from` or the directory of `to` is
+ * missing, `to` cannot be replaced, a directory may not be changed, or the file systems differ. */
+enum rt_status rt_file_check_rename(const char *from, const char *to, struct rt_error *err);
 /* Writes a temporary file in the directory of `path` and renames it to `path`, so that the file is
  * never incomplete. */
 enum rt_status rt_file_write(const char *path, const void *p, size_t n, struct rt_error *err);

@@ -1,5 +1,6 @@
 #include "tests/unit/files/checkpoint_fixture.h"
 
+#include <dirent.h>
 #include <string.h>
 
 #include "runtime/files/file.h"
@@ -80,4 +81,16 @@ void ck_copy_file(const char *from, const char *to, size_t cut, int flip)
         p[flip / 8] ^= (char)(1 << flip % 8);
     assert_ok(rt_file_write(to, p, n - cut, &err), &err);
     free(p);
+}
+
+int ck_n_files(const char *folder)
+{
+    DIR *d = opendir(folder);
+    int n = 0;
+
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2; /* "." and ".." */
 }

@@ -33,6 +33,8 @@ void ck_assert_as_plain(struct rt_checkpoint *c);
 /* Copies a file without its last `cut` bytes. If `flip` >= 0, inverts bit `flip` of the copy. */
 void ck_copy_file(const char *from, const char *to, size_t cut, int flip);
 
+int ck_n_files(const char *folder); /* returns the number of files in the folder */
+
 /* Receives the bytes that a lazy tensor of at most 64 bytes streams, and checks that they arrive in
  * order. */
 struct ck_collected {

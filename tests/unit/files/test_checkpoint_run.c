@@ -2,7 +2,6 @@
  * checkpoint. */
 #include "tests/unit/files/checkpoint_fixture.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -317,18 +316,6 @@ static void reading_a_long_entry_ends_when_its_run_does(void **state)
     rt_bytes_clear(&entry);
 }
 
-static int n_files(const char *folder)
-{
-    DIR *d = opendir(folder);
-    int n = 0;
-
-    assert_non_null(d);
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n - 2; /* "." and ".." */
-}
-
 /* A merge checks for cancellation while it sorts, compares and writes the names. A merge that is
  * cancelled before it moves the first shard leaves all files unchanged. */
 static void merging_many_names_ends_when_its_run_does(void **state)
@@ -361,9 +348,9 @@ static void merging_many_names_ends_when_its_run_does(void **state)
             break;
         }
         assert_int_equal(err.code, RT_CANCELLED);
-        assert_int_equal(n_files(folder_path("merge")), 4);
+        assert_int_equal(ck_n_files(folder_path("merge")), 4);
     }
-    assert_int_equal(n_files(folder_path("merge")), 3);
+    assert_int_equal(ck_n_files(folder_path("merge")), 3);
     assert_ok(rt_checkpoint_open(&c, to, NULL, &err), &err);
     assert_int_equal(rt_checkpoint_count(c), 2 * MANY);
     rt_checkpoint_unref(c);

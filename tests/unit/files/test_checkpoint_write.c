@@ -125,6 +125,75 @@ static void a_merge_that_names_a_tensor_twice_touches_no_file(void **state)
     rt_tensor_clear(&t);
 }
 
+static void write_file(const char *path)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fclose(f);
+}
+
+/* Merges the checkpoints "a", "b" and "c", whose last one has no tensors. */
+static enum rt_status merge_three(bool twice, struct rt_error *err)
+{
+    char from[3][256];
+    const char *const prefixes[] = {from[0], from[1], from[2], from[2]};
+
+    for (int k = 0; k < 3; k++)
+        snprintf(from[k], sizeof from[k], "%s%c", folder_path("shards/"), 'a' + k);
+    return rt_checkpoint_merge(prefixes, twice ? 4 : 3, folder_path("target/all"), false, NULL,
+                               err);
+}
+
+/* TensorFlow leaves some shards moved. */
+static void a_merge_that_is_refused_moves_no_shard(void **state)
+{
+    (void)state;
+    struct rt_error err = {0};
+    struct rt_checkpoint *c;
+    struct rt_tensor t;
+    char missing[256];
+
+    assert_ok(rt_tensor_new(&t, NULL, RT_F32, 0, NULL, &err), &err);
+    for (int k = 0; k < 3; k++) {
+        char prefix[256];
+        const char *const name = k ? "y" : "x";
+        snprintf(prefix, sizeof prefix, "%s%c", folder_path("shards/"), 'a' + k);
+        assert_ok(rt_checkpoint_write(prefix, k < 2, &name, &t, NULL, NULL, &err), &err);
+    }
+    rt_tensor_clear(&t);
+    assert_int_equal(mkdir(folder_path("target"), 0777), 0);
+    /* Each of these is in the way of the last shard, or of the index. */
+    static const char *const in_the_way[] = {"target/all.data-00002-of-00003", "target/all.index"};
+    for (size_t i = 0; i < sizeof in_the_way / sizeof *in_the_way; i++) {
+        assert_int_equal(mkdir(folder_path(in_the_way[i]), 0777), 0);
+        assert_int_equal(merge_three(false, &err), RT_FAILED_PRECONDITION);
+        assert_int_equal(rmdir(folder_path(in_the_way[i])), 0);
+        assert_int_equal(mkfifo(folder_path(in_the_way[i]), 0777), 0);
+        assert_fails(merge_three(false, &err), RT_FAILED_PRECONDITION, &err, "no regular file");
+        assert_int_equal(unlink(folder_path(in_the_way[i])), 0);
+        assert_int_equal(ck_n_files(folder_path("shards")), 6);
+        assert_int_equal(ck_n_files(folder_path("target")), 0);
+    }
+    /* The last shard is missing. */
+    snprintf(missing, sizeof missing, "%s", folder_path("shards/c.data-00000-of-00001"));
+    assert_int_equal(unlink(missing), 0);
+    assert_fails(merge_three(false, &err), RT_NOT_FOUND, &err, missing);
+    assert_int_equal(ck_n_files(folder_path("shards")), 5);
+    assert_int_equal(ck_n_files(folder_path("target")), 0);
+    /* The last shard is moved twice, which only the second move shows. */
+    write_file(missing);
+    assert_fails(merge_three(true, &err), RT_NOT_FOUND, &err, missing);
+    assert_int_equal(ck_n_files(folder_path("shards")), 6);
+    assert_int_equal(ck_n_files(folder_path("target")), 0);
+
+    assert_ok(merge_three(false, &err), &err);
+    assert_int_equal(ck_n_files(folder_path("shards")), 0);
+    assert_int_equal(ck_n_files(folder_path("target")), 4);
+    assert_ok(rt_checkpoint_open(&c, folder_path("target/all"), NULL, &err), &err);
+    assert_int_equal(rt_checkpoint_count(c), 2);
+    rt_checkpoint_unref(c);
+}
+
 static void merged_parts_are_as_tensorflow_merges_them(void **state)
 {
     (void)state;
@@ -321,6 +390,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_what_tensorflow_writes),
         cmocka_unit_test(a_merge_that_names_a_tensor_twice_touches_no_file),
+        cmocka_unit_test(a_merge_that_is_refused_moves_no_shard),
         cmocka_unit_test(merged_parts_are_as_tensorflow_merges_them),
         cmocka_unit_test(a_merge_refuses_shards_that_cannot_be_numbered),
         cmocka_unit_test(a_tensor_larger_than_a_window_is_read_whole),
