@@ -318,6 +318,19 @@ def many_variants():
     return Case("RaggedTensorFromVariant", nodes, {}, [["op"]])
 
 
+def many_keys():
+    """Returns a case of ParseExampleV2 that clears 1.6 GB before it reads the first of 100,000 Examples, because it keeps
+    where each of them has the values of each of 1,000 keys."""
+    n, int64 = 1000, ["type", NUMBERS["int64"]]
+    attrs = {"Tdense": ["list:type", []], "num_sparse": ["i", n], "sparse_types": ["list:type", [NUMBERS["float32"]] * n],
+             "ragged_value_types": ["list:type", []], "ragged_split_types": ["list:type", []], "dense_shapes": ["list:shape", []]}
+    nodes = [constant("size", tensor("int64", [1], [100000])), constant("example", Tensor(STRING, (), [b""])),
+             constant("none", Tensor(STRING, (0,), [])), constant("keys", Tensor(STRING, (n,), [b"%d" % i for i in range(n)])),
+             Node("x", "Fill", ["size", "example"], {"T": ["type", STRING], "index_type": int64}),
+             Node("op", "ParseExampleV2", ["x", "none", "keys", "none", "none"], attrs)]
+    return Case("ParseExampleV2", nodes, {}, [["op"]])
+
+
 def growing_table(op, keys_as_text):
     """Returns a case that inserts millions of pairs into a table, removes most of them, and inserts others, so that the
     table grows and is compacted."""
@@ -364,7 +377,7 @@ def other_cases():
     scatters += [many_indices("ScatterNdAdd", True, "float32"), many_indices("ResourceScatterNdUpdate", True, "float32")]
     inputs = [many_inputs(op, t) for op in ("AddN", "AccumulateNV2") for t in ("float32", "half")]
     return [*text_op_cases(), *sums, *scatters, *inputs, swapped_bytes(), *large_patterns(), long_template(), long_number(), long_word(),
-            *long_phrase_texts(), *long_segments(), *long_pieces(), many_variants()]
+            *long_phrase_texts(), *long_segments(), *long_pieces(), many_variants(), many_keys()]
 
 
 def main():
