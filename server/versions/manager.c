@@ -223,10 +223,7 @@ static void serve(struct srv_manager *m)
 {
     const struct srv_options *o = &m->server->options;
     for (;;) {
-        rt_mutex_lock(&m->mu);
-        bool stopping = m->stopping;
-        rt_mutex_unlock(&m->mu);
-        if (stopping)
+        if (atomic_load(&m->stopping))
             return;
         const int64_t begin = rt_now_ns();
         take_messages(m);
@@ -250,7 +247,7 @@ static void serve(struct srv_manager *m)
         }
         now = rt_now_ns();
         int64_t next = earlier(look_at_new(m, now), next_scan);
-        for (int i = 0; i < m->n_models; i++)
+        for (int i = 0; i < m->n_models && !atomic_load(&m->stopping); i++)
             decide(m, m->models[i], now);
         publish_changes(m);
         srv_mgr_note_gone_models(m);

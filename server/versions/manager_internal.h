@@ -132,8 +132,8 @@ struct srv_manager {
     struct srv_grace *freed;
     struct srv_reload *new_reloads;  /* guarded by mu */
     struct srv_switch *new_switches; /* guarded by mu */
-    bool stopping;                   /* guarded by mu */
-    bool reread;                     /* whether the config file must be read again; guarded by mu */
+    atomic_bool stopping; /* written under mu, and read by any thread; ends passes early */
+    bool reread;          /* whether the config file must be read again; guarded by mu */
     struct srv_snapshots *snapshots; /* NULL until the first request; guarded by mu */
     /* number of models; written by the manager's thread and read by other threads, both under mu */
     int n_models;

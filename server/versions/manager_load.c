@@ -169,9 +169,7 @@ void srv_mgr_end_load(struct srv_manager *m, struct srv_load *load)
 {
     struct srv_managed_version *e = load->owner;
     struct srv_managed *model = srv_mgr_find_model(m, load->model, strlen(load->model));
-    rt_mutex_lock(&m->mu);
-    bool stopping = m->stopping;
-    rt_mutex_unlock(&m->mu);
+    const bool stopping = atomic_load(&m->stopping);
     m->n_loading--;
     e->load = NULL;
     /* a load that failed before it was cancelled reports its own failure */

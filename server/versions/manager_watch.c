@@ -258,7 +258,7 @@ void srv_mgr_look_at_entries(struct srv_manager *m, bool only_new, int64_t now)
 {
     const bool polls = m->server->options.file_system_poll_wait_seconds > 0;
     take_long(m, now);
-    for (int i = 0; i < m->n_models; i++)
+    for (int i = 0; i < m->n_models && !atomic_load(&m->stopping); i++)
         look_at_short(m, m->models[i], only_new, now);
     if (!srv_lister_current(m->lister))
         begin_long(m, only_new && !polls, now);
@@ -507,7 +507,7 @@ static struct srv_managed *next_large(const struct srv_manager *m)
 
 int64_t srv_mgr_scan_models(struct srv_manager *m, int64_t now)
 {
-    for (int i = 0; i < m->n_models; i++)
+    for (int i = 0; i < m->n_models && !atomic_load(&m->stopping); i++)
         if (m->models[i]->scan_due != RT_NEVER && !m->models[i]->is_large)
             scan_model(m, m->models[i], false);
     struct srv_managed *model = next_large(m);

@@ -2,6 +2,7 @@
  * folder. */
 #include "tests/unit/versions/manager_fixture.h"
 
+#include <stdio.h>
 #include <unistd.h>
 
 #include "runtime/base/clock.h"
@@ -10,6 +11,40 @@
 
 /* While this is true, every fingerprint differs from the one before, as if a file had changed. */
 static _Atomic bool all_files_change;
+
+/* Lists directories for the manager. While `holds` is true, a listing waits until the manager is
+ * stopping. `n_held` is the number of listings that began while `holds` was true. */
+struct lists {
+    _Atomic bool holds;
+    atomic_int n_held;
+};
+static struct lists looks, scans;
+
+static void wait_if_held(struct lists *lists)
+{
+    const int64_t end = rt_now_ns() + MF_SAFETY_LIMIT_MS * INT64_C(1000000);
+
+    if (!atomic_load(&lists->holds))
+        return;
+    atomic_fetch_add(&lists->n_held, 1);
+    while (srv_is_ready(fixture.manager) && rt_now_ns() < end)
+        usleep(1000);
+}
+
+enum rt_status __real_srv_source_scan(const struct srv_model_config *m, int max_names,
+                                      struct rt_arena *arena, struct srv_scan *out,
+                                      struct rt_error *err);
+enum rt_status __wrap_srv_source_scan(const struct srv_model_config *m, int max_names,
+                                      struct rt_arena *arena, struct srv_scan *out,
+                                      struct rt_error *err);
+
+enum rt_status __wrap_srv_source_scan(const struct srv_model_config *m, int max_names,
+                                      struct rt_arena *arena, struct srv_scan *out,
+                                      struct rt_error *err)
+{
+    wait_if_held(&scans);
+    return __real_srv_source_scan(m, max_names, arena, out, err);
+}
 
 enum rt_status __real_srv_source_fingerprint(const char *dir, const struct rt_check *check,
                                              struct srv_fingerprint *out, struct rt_error *err);
@@ -20,6 +55,7 @@ enum rt_status __wrap_srv_source_fingerprint(const char *dir, const struct rt_ch
                                              struct srv_fingerprint *out, struct rt_error *err)
 {
     static _Atomic uint64_t n_changes;
+    wait_if_held(&looks);
     const enum rt_status st = __real_srv_source_fingerprint(dir, check, out, err);
 
     if (atomic_load(&all_files_change)) {
@@ -176,6 +212,43 @@ static void a_base_path_that_vanishes_changes_nothing(void **state)
     assert_true(mf_comes_to("m", 1, SRV_END));
 }
 
+/* Stops the manager while it lists the directory of one of several models. */
+static void stop_during(struct lists *lists)
+{
+    char dir[32];
+    for (int i = 0; i < 8; i++) {
+        snprintf(dir, sizeof dir, "models/m%d/1", i);
+        mf_add_version(dir, "ok");
+    }
+    assert_ok(MF_START(mf_flag("models", "models"), "--file_system_poll_wait_seconds=1"),
+              &fixture.err);
+    for (int i = 0; i < 8; i++) {
+        snprintf(dir, sizeof dir, "m%d", i);
+        assert_true(mf_comes_to(dir, 1, SRV_AVAILABLE));
+    }
+    atomic_store(&lists->n_held, 0);
+    atomic_store(&lists->holds, true);
+    assert_true(mf_comes_above_0(&lists->n_held));
+    srv_manager_stop(fixture.manager);
+    atomic_store(&lists->holds, false);
+    fixture.manager = NULL;
+    mf_stop_io_loops();
+    srv_manager_free(fixture.server.manager);
+    assert_int_equal(atomic_load(&lists->n_held), 1);
+}
+
+static void a_stop_does_not_wait_until_all_base_paths_are_scanned(void **state)
+{
+    (void)state;
+    stop_during(&scans);
+}
+
+static void a_stop_does_not_wait_until_all_versions_are_listed(void **state)
+{
+    (void)state;
+    stop_during(&looks);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, mf_set_up, mf_tear_down)
@@ -187,6 +260,8 @@ int main(void)
         TEST(an_overwritten_version_is_told_and_not_reloaded),
         TEST(a_folder_of_models_may_grow_and_shrink),
         TEST(a_base_path_that_vanishes_changes_nothing),
+        TEST(a_stop_does_not_wait_until_all_base_paths_are_scanned),
+        TEST(a_stop_does_not_wait_until_all_versions_are_listed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
