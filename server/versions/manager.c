@@ -495,17 +495,46 @@ enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *
     return st;
 }
 
+/* Calls `look` for the available versions of a model. Adds the number of calls to *n. */
+static bool look_at_model(const struct srv_managed *model,
+                          bool (*look)(void *arg, const struct srv_version *v), void *arg, int *n)
+{
+    bool found = false;
+
+    for (int k = 0; k < model->n_entries && !found; k++) {
+        /* An AVAILABLE version cannot be freed under the lock, because its state must change
+         * first. */
+        const struct srv_managed_version *e = model->entries[k];
+        const bool is_available = e->state == SRV_AVAILABLE && e->live;
+        *n += is_available;
+        found = is_available && look(arg, e->live);
+    }
+    return found;
+}
+
 bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
                       void *arg)
 {
+    enum { MODELS = 256, VERSIONS = 32 }; /* maximum numbers under one hold of the lock */
     bool found = false;
-    /* An AVAILABLE version cannot be freed under the lock, because its state must change first. */
+
     rt_mutex_lock(&m->mu);
-    for (int i = 0; i < m->n_models && !found; i++)
-        for (int k = 0; k < m->models[i]->n_entries && !found; k++) {
-            const struct srv_managed_version *e = m->models[i]->entries[k];
-            found = e->state == SRV_AVAILABLE && e->live && look(arg, e->live);
+    for (int i = 0, n_models = 0, n_versions = 0; i < m->n_models && !found; i++) {
+        char *name = NULL;
+        if (n_models == MODELS || n_versions >= VERSIONS)
+            name = strdup(m->models[i]->name); /* without memory, the lock is held for longer */
+        if (name) {
+            rt_mutex_unlock(&m->mu);
+            rt_mutex_lock(&m->mu);
+            i = srv_mgr_first_model(m, name, strlen(name));
+            free(name);
+            n_models = n_versions = 0;
+            if (i == m->n_models)
+                break;
         }
+        n_models++;
+        found = m->models[i]->n_available && look_at_model(m->models[i], look, arg, &n_versions);
+    }
     rt_mutex_unlock(&m->mu);
     return found;
 }

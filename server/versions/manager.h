@@ -29,7 +29,8 @@ enum rt_status srv_manager_start(struct srv_server *server, const struct srv_mod
 enum rt_status srv_manager_wait_initial(struct srv_manager *m, struct rt_error *err);
 /* Calls `look` for each available version, in the order of the model names, until a call returns
  * true. Returns whether a call returned true. The calls run under the manager's lock and must be
- * short. The version is valid only during the call. */
+ * short. The lock is released after every few versions, and models may come and go meanwhile. The
+ * version is valid only during the call. */
 bool srv_manager_look(struct srv_manager *m, bool (*look)(void *arg, const struct srv_version *v),
                       void *arg);
 /*

@@ -1,6 +1,7 @@
 """An I/O loop serves all connections of its thread, so it leaves long work to the workers. Each test compares the
 processor time of the I/O loops with that of the whole process, which does not depend on other programs."""
 import glob
+import json
 import os
 import unittest
 
@@ -9,7 +10,7 @@ import grpc
 import small_models
 from inference import grpc_service_pb2, grpc_service_pb2_grpc
 from grpc_support import WAIT
-from support import SLOW, Case, Server
+from support import SLOW, Case, Server, wait_for
 
 
 def processor_ns(server, name):
@@ -93,6 +94,25 @@ class IoLoops(Case):
         message.inputs.add(name="shape", datatype="INT32", shape=[1]).contents.int_contents.append(n)
         message.outputs.add(name="y").parameters["classification"].int64_param = n
         self.check_work_is_elsewhere(server, "grpc-loop", lambda: stub.ModelInfer(message, timeout=WAIT), 20)
+
+    def test_statistics_of_many_models(self):
+        for i in range(300):
+            small_models.write_types(self.path(f"types-{i}", "1"))
+        server = self.serve()
+        wait_for(lambda: server.get("/v2/models/stats")[1].count(b'"name"') == 300, "300 models")
+        stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(
+            self.enterContext(grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}")))
+
+        def by_rest():
+            status, answer = server.get("/v2/models/stats")
+            names = [row["name"] for row in json.loads(answer)["model_stats"]]
+            self.assertEqual((status, names), (200, sorted(f"types-{i}" for i in range(300))))
+        self.check_work_is_elsewhere(server, "rest ", by_rest, 40)
+
+        def by_grpc():
+            answer = stub.ModelStatistics(grpc_service_pb2.ModelStatisticsRequest(), timeout=WAIT)
+            self.assertEqual(len(answer.model_stats), 300)
+        self.check_work_is_elsewhere(server, "grpc-loop", by_grpc, 40)
 
     def test_index_of_many_models(self):
         small_models.write_types(self.path("types", "1"))

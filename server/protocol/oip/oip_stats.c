@@ -5,6 +5,7 @@
 
 #include "runtime/base/clock.h"
 #include "server/metrics/metrics.h"
+#include "server/versions/manager.h"
 
 struct row {
     const char *model;
@@ -20,53 +21,83 @@ static uint64_t last_inference_ms(const struct row *row)
     return last_ns ? (uint64_t)((rt_wall_ns() - (rt_now_ns() - last_ns)) / 1000000) : 0;
 }
 
+/* A list of rows that grows. */
 struct rows {
-    int n;
+    int n, capacity;
     struct row *row;
 };
 
-static void add(struct srv_description *d, struct rows *rows, const struct srv_version *v)
+static enum rt_status grow(struct srv_description *d, struct rows *rows)
 {
-    struct row *row = &rows->row[rows->n++];
+    const int capacity = rows->capacity ? 2 * rows->capacity : 1;
+    struct row *grown = rt_arena_array(d->arena, (size_t)capacity, sizeof *grown);
 
-    row->model = rt_arena_strdup(d->arena, v->model);
-    row->version = v->version;
-    if (v->metrics && d->server->metrics)
-        srv_metrics_statistics(d->server->metrics, v->metrics, &row->sums);
+    if (!grown)
+        return rt_fail_memory(d->err, "statistics", (size_t)capacity * sizeof *grown);
+    if (rows->n)
+        memcpy(grown, rows->row, (size_t)rows->n * sizeof *grown);
+    rows->row = grown;
+    rows->capacity = capacity;
+    return RT_OK;
 }
 
-/* Sums the counters of one version, or of all versions of all models if d->spec names no model.
- * Copies the sums because the serving map is valid only in this turn of the I/O loop. */
+static enum rt_status add(struct srv_description *d, struct rows *rows, const struct srv_version *v)
+{
+    const char *model = rt_arena_strdup(d->arena, v->model);
+
+    if (!model)
+        return rt_fail_memory(d->err, "statistics", 0);
+    if (rows->n == rows->capacity && grow(d, rows))
+        return d->err->code;
+    struct row *row = &rows->row[rows->n++];
+    *row = (struct row){.model = model, .version = v->version};
+    if (v->metrics && d->server->metrics)
+        srv_metrics_statistics(d->server->metrics, v->metrics, &row->sums);
+    return RT_OK;
+}
+
+struct reading {
+    struct srv_description *d;
+    struct rows *rows;
+    enum rt_status status;
+};
+
+static bool add_available(void *arg, const struct srv_version *v)
+{
+    struct reading *reading = arg;
+
+    reading->status = add(reading->d, reading->rows, v);
+    return reading->status != RT_OK;
+}
+
+/* Finds the version whose statistics are asked for. If d->spec names no model, they are those of
+ * all versions that serve. */
 static enum rt_status find_stats(struct srv_description *d)
+{
+    if (!d->spec.name.n) {
+        d->n_items = srv_status_size_of_all(d->server->manager);
+        return RT_OK;
+    }
+    const enum rt_status st = srv_oip_find_version(d);
+    return st ? st : srv_oip_check_signature(d);
+}
+
+/* Sums the counters of d->version, or of all versions that serve. */
+static enum rt_status gather_stats(struct srv_description *d)
 {
     enum { ROW_BYTES = 512 };
     struct rows *rows = rt_arena_alloc(d->arena, sizeof *rows);
-    int n = 1;
+    struct reading reading = {d, rows, RT_OK};
 
-    if (d->spec.name.n) {
-        enum rt_status st = srv_oip_find_version(d);
-        if (!st)
-            st = srv_oip_check_signature(d);
-        if (st)
-            return st;
-    }
-    for (int i = 0; !d->version && i < d->map->n_models; i++)
-        n += d->map->models[i].n_versions;
-    if (rows)
-        rows->row = rt_arena_array(d->arena, (size_t)n, sizeof *rows->row);
-    if (!rows || !rows->row)
+    if (!rows)
         return rt_fail_memory(d->err, "statistics", sizeof *rows);
     if (d->version)
-        add(d, rows, d->version);
-    for (int i = 0; !d->version && i < d->map->n_models; i++)
-        for (int k = 0; k < d->map->models[i].n_versions; k++)
-            add(d, rows, d->map->models[i].versions[k]);
-    for (int i = 0; i < rows->n; i++)
-        if (!rows->row[i].model)
-            return rt_fail_memory(d->err, "statistics", 0);
+        reading.status = add(d, rows, d->version);
+    else
+        srv_manager_look(d->server->manager, add_available, &reading);
     d->state = rows;
     d->bytes = (size_t)rows->n * ROW_BYTES;
-    return RT_OK;
+    return reading.status;
 }
 
 static enum rt_status find_stats_message(struct srv_description *d)
@@ -169,5 +200,6 @@ static void write_stats(const struct srv_description *d, struct rt_bytes *out)
     rt_bytes_clear(&duration);
 }
 
-const struct srv_description_steps srv_oip_stats_json = {find_stats, write_stats_json, NULL};
-const struct srv_description_steps srv_oip_stats = {find_stats_message, write_stats, NULL};
+const struct srv_description_steps srv_oip_stats_json = {find_stats, write_stats_json,
+                                                         gather_stats};
+const struct srv_description_steps srv_oip_stats = {find_stats_message, write_stats, gather_stats};
