@@ -8,9 +8,11 @@
  *   | network     | n per transport      | its connections, and the requests on them              |
  *   | accept      | 1, with gRPC         | gRPC's plain sockets (grpc_listen.c)                   |
  *   | turns       | 1, with gRPC         | the queues of paused connections (read_turns.h)        |
- *   | background  | 5, with gRPC         | other slow work for gRPC calls (grpc_background.c)     |
+ *   | background  | 7, with gRPC         | other slow work for gRPC calls (grpc_background.c)     |
  *   | metrics     | 1, with REST         | the metrics page while it is written (rest_metrics.c)  |
- *   | description | 1, with REST         | descriptions of large models (rest_background.c)       |
+ *   | description | 1, with REST         | long descriptions of models (rest_background.c)        |
+ *   | short-descr | 1, with REST         | shorter ones                                           |
+ *   | action      | 1, with REST         | an admin action (rest_action.c)                        |
  *   | page-events | 1, with REST         | an event of the web page, while a browser asks for it  |
  *   | page-plans  | 1, with REST         | a plan, while it is built for the web page             |
  *   | rest-free   | 1, with REST         | calls that use much memory, while they are freed       |

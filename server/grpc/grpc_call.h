@@ -127,8 +127,7 @@ struct srv_call {
     enum rt_status payload_status; /* status of charging `payload`; c->err contains the error */
     unsigned char *inflated;
     size_t n_inflated;
-    /* status of inflating the message; c->err contains the error */
-    enum rt_status inflate_status;
+    enum rt_status inflate_status; /* status of inflating it; c->err contains the error */
     bool is_inflated;
     /* State of inflating the message between two steps (grpc_payload.c). NULL if the message is not
      * being inflated. */
@@ -222,11 +221,12 @@ void srv_call_respond_expected(struct srv_call *c, void *p, size_t n, enum rt_st
 
 /* Kinds of slow work. Each has its own thread. */
 enum srv_background {
-    SRV_BACKGROUND_SMALL,        /* inflating small messages */
-    SRV_BACKGROUND_LARGE,        /* inflating large messages, and reflection */
-    SRV_BACKGROUND_FIELDS,       /* reading messages with many fields */
-    SRV_BACKGROUND_FREE,         /* freeing large messages */
-    SRV_BACKGROUND_DESCRIPTIONS, /* gathering and writing long descriptions */
+    SRV_BACKGROUND_SMALL,              /* inflating small messages */
+    SRV_BACKGROUND_LARGE,              /* inflating large messages, and reflection */
+    SRV_BACKGROUND_FIELDS,             /* reading messages with many fields */
+    SRV_BACKGROUND_FREE,               /* freeing large messages */
+    SRV_BACKGROUND_DESCRIPTIONS,       /* gathering and writing long descriptions */
+    SRV_BACKGROUND_SHORT_DESCRIPTIONS, /* the same for short ones (protocol.h) */
     SRV_BACKGROUND_ADMIN,
     SRV_N_BACKGROUND_KINDS
 };

@@ -77,7 +77,10 @@ void srv_grpc_describe(struct srv_call *c)
         srv_hold(c->io_loop, c->job.version);
     }
     srv_call_expect(c, false);
-    srv_call_in_background(c, SRV_BACKGROUND_DESCRIPTIONS, respond_in_background);
+    srv_call_in_background(c,
+                           srv_description_is_short(d) ? SRV_BACKGROUND_SHORT_DESCRIPTIONS
+                                                       : SRV_BACKGROUND_DESCRIPTIONS,
+                           respond_in_background);
 }
 
 /* ---- actions ---- */

@@ -85,7 +85,10 @@ bool srv_rest_background_work(struct srv_rest_call *req, enum srv_rest_backgroun
 
 bool srv_rest_in_background(struct srv_rest_request *r, bool (*work)(struct srv_rest_request *r))
 {
-    return srv_rest_background_work(srv_rest_call_of(r), SRV_REST_DESCRIPTIONS, work);
+    const bool is_short = srv_description_is_short(&r->description);
+
+    return srv_rest_background_work(
+        srv_rest_call_of(r), is_short ? SRV_REST_SHORT_DESCRIPTIONS : SRV_REST_DESCRIPTIONS, work);
 }
 
 bool srv_rest_in_action(struct srv_rest_request *r, bool (*work)(struct srv_rest_request *r))
@@ -101,6 +104,7 @@ enum rt_status srv_rest_background_start(struct srv_rest *rest, struct rt_error 
     } kinds[SRV_N_REST_BACKGROUND_KINDS] = {
         [SRV_REST_PAGES] = {"metrics", srv_rest_write_pages},
         [SRV_REST_DESCRIPTIONS] = {"description", work_each},
+        [SRV_REST_SHORT_DESCRIPTIONS] = {"short-descr", work_each},
         [SRV_REST_ACTIONS] = {"action", work_each},
         [SRV_REST_EVENTS] = {"page-events", srv_rest_write_events},
         [SRV_REST_PLANS] = {"page-plans", work_each},

@@ -53,11 +53,12 @@ struct srv_rest;
 /* Kinds of slow work. Each kind has its own thread, so the kinds do not delay each other. */
 enum srv_rest_background {
     SRV_REST_PAGES,
-    SRV_REST_DESCRIPTIONS, /* gathering and writing long descriptions */
-    SRV_REST_ACTIONS,      /* admin actions */
-    SRV_REST_EVENTS,       /* writing events of the web page */
-    SRV_REST_PLANS,        /* building and describing plans for the web page */
-    SRV_REST_FREE,         /* freeing the memory of calls that use much memory */
+    SRV_REST_DESCRIPTIONS,       /* gathering and writing long descriptions */
+    SRV_REST_SHORT_DESCRIPTIONS, /* the same for short ones (protocol.h) */
+    SRV_REST_ACTIONS,            /* admin actions */
+    SRV_REST_EVENTS,             /* writing events of the web page */
+    SRV_REST_PLANS,              /* building and describing plans for the web page */
+    SRV_REST_FREE,               /* freeing the memory of calls that use much memory */
     SRV_N_REST_BACKGROUND_KINDS
 };
 

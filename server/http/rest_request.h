@@ -104,10 +104,10 @@ bool srv_rest_page_errors(struct srv_rest_request *r);
 bool srv_rest_page_plan(struct srv_rest_request *r);
 bool srv_rest_page_profile(struct srv_rest_request *r);
 
-/* Calls `work` on the background thread that describes large models. If `work` returns true, it has
- * set the response, and the request is finished; otherwise srv_rest_finished is called later.
- * `work` may be skipped if the client has disconnected. The return value has the same meaning as a
- * handler's. */
+/* Calls `work` on the background thread for short descriptions, or on the one for long descriptions
+ * if `description` is long. If `work` returns true, it has set the response, and the request is
+ * finished; otherwise srv_rest_finished is called later. `work` may be skipped if the client has
+ * disconnected. The return value has the same meaning as a handler's. */
 bool srv_rest_in_background(struct srv_rest_request *r, bool (*work)(struct srv_rest_request *r));
 /* Does the same on the thread of admin actions, which no long description delays. */
 bool srv_rest_in_action(struct srv_rest_request *r, bool (*work)(struct srv_rest_request *r));

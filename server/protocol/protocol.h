@@ -23,7 +23,8 @@ struct srv_version_status;
  * A request for information about the server or a model. The transport calls `find` on the I/O
  * loop, and then `gather` and `write`. If the response lists many items or is large, the transport
  * calls them on a background thread, which handles one request at a time, and charges `bytes` to
- * the budget before `write`.
+ * the budget before `write`. Short responses have a thread of their own, so that they do not wait
+ * for long ones.
  */
 struct srv_description {
     struct srv_server *server;
@@ -38,8 +39,9 @@ struct srv_description {
     /* Set by `find`: the version to describe, or NULL. The transport holds a reference to it until
      * the response is sent. */
     struct srv_version *version;
-    /* set by `find`: the approximate number of models and versions that `gather` examines */
-    int n_items;
+    /* set by `find`: the approximate numbers of models and versions that `gather` examines, and
+     * that the response lists */
+    int n_items, n_listed;
     struct srv_version_status *versions; /* set by `gather`: the `n` versions to list */
     int n;
     bool only_ready; /* set by `find` for `gather`: whether to list only what is AVAILABLE */
@@ -56,6 +58,13 @@ enum { SRV_DESCRIBE_ON_LOOP_BYTES = 16 << 10 };
 enum { SRV_GATHER_ON_LOOP_ITEMS = 64 };
 /* maximum size of the arena of `gather` on a background thread */
 enum { SRV_GATHER_BYTES = 512 << 20 };
+/* A response is short if it lists at most so many models and versions, and `bytes` is at most this
+ * after `find`. A short response takes up to 6 ms. */
+enum { SRV_SHORT_ITEMS = 1024, SRV_SHORT_BYTES = 256 << 10 };
+static inline bool srv_description_is_short(const struct srv_description *d)
+{
+    return d->n_listed <= SRV_SHORT_ITEMS && d->bytes <= SRV_SHORT_BYTES;
+}
 
 struct srv_description_steps {
     enum rt_status (*find)(struct srv_description *d);

@@ -133,11 +133,13 @@ static void count_model(struct srv_manager *m, struct srv_managed *model)
         .n_waiting = model->is_initial && is_wanted && !serves && !model->is_overdue && !has_failed,
         .n_serving = serves,
         .n_wanted = is_wanted,
+        .n_available = model->n_available,
     };
 
     m->readiness.n_waiting += now.n_waiting - model->counted.n_waiting;
     m->readiness.n_serving += now.n_serving - model->counted.n_serving;
     m->readiness.n_wanted += now.n_wanted - model->counted.n_wanted;
+    m->readiness.n_available += now.n_available - model->counted.n_available;
     model->counted = now;
     srv_mgr_note_ready(m);
 }

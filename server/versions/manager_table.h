@@ -67,10 +67,11 @@ struct srv_managed_version {
     struct srv_version *live;
 };
 
-/* Numbers of models on which the server's readiness depends. */
+/* Numbers of models on which the server's readiness depends, and of AVAILABLE versions. */
 struct srv_readiness {
     int n_waiting; /* initial models that may still become AVAILABLE in their time */
     int n_serving, n_wanted;
+    int n_available;
 };
 
 struct srv_managed {

@@ -224,6 +224,14 @@ int srv_status_size_of_all(struct srv_manager *m)
     return n;
 }
 
+int srv_status_size_of_available(struct srv_manager *m)
+{
+    rt_mutex_lock(&m->mu);
+    const int n = m->readiness.n_available;
+    rt_mutex_unlock(&m->mu);
+    return n;
+}
+
 /* Copies the description of a problem, if there is one, to *out. */
 static enum rt_status copy_problem(const struct srv_problem *problem, struct rt_arena *arena,
                                    const char **out)

@@ -53,6 +53,8 @@ enum rt_status srv_status_one(struct srv_manager *m, struct rt_span model, bool 
 int srv_status_size(struct srv_manager *m, struct rt_span model);
 /* Returns the number of all models and all their versions together. */
 int srv_status_size_of_all(struct srv_manager *m);
+/* Returns the number of all AVAILABLE versions. */
+int srv_status_size_of_available(struct srv_manager *m);
 /* Returns the approximate size in bytes of a response with these versions. */
 size_t srv_status_bytes(const struct srv_version_status *versions, int n);
 /* Copies the description of a problem with the model's base path into `arena`. Sets *out to NULL if

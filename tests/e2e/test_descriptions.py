@@ -1,7 +1,9 @@
 """Tests metadata and status responses of models with large descriptions. The memory of the responses is limited, and other
 requests do not wait for them. A response encodes a default value as compactly as the model's file."""
 import json
+import os
 import re
+import select
 import signal
 import socket
 import struct
@@ -10,7 +12,8 @@ import unittest
 import grpc
 import http2
 import small_models
-from support import SLOW, Case, Server, wait_for
+from inference import grpc_service_pb2, grpc_service_pb2_grpc
+from support import SLOW, Case, Server, in_some_attempt, wait_for
 from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import (get_model_metadata_pb2, get_model_status_pb2, model_service_pb2_grpc,
@@ -153,6 +156,45 @@ class Descriptions(Case):
         self.assertGreater(answer.ByteSize(), 16 << 10)
         self.assertEqual({v.version: v.status.error_message for v in answer.model_version_status},
                          {v: message for v, (_, message) in states.items()})
+
+    def test_a_short_index_does_not_wait_for_long_ones(self):
+        """The index of the models that serve is answered before most of 50 indexes of all models that were asked for
+        earlier."""
+        self.put("models/half_plus_two/1")
+        for i in range(3000):
+            os.makedirs(self.path("models", f"without-versions-{i}"))
+        server = self.enterContext(Server(f"--models={self.path('models')}", "--model_wait_seconds=1"))
+
+        def by_rest():
+            sockets = [socket.create_connection(("127.0.0.1", server.rest_port)) for _ in range(50)]
+            for s in sockets:
+                s.sendall(b"POST /v2/repository/index HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n")
+            status, body = server.post("/v2/repository/index", {"ready": True})
+            n_before = len(select.select(sockets, [], [], 0)[0])
+            self.assertEqual((status, [row["name"] for row in json.loads(body)]), (200, ["half_plus_two"]))
+            for s in sockets:
+                self.assertEqual(s.recv(12), b"HTTP/1.1 200")
+                s.close()
+            self.assertLess(n_before, 25)
+        in_some_attempt(by_rest)
+
+        def connect():
+            channel = grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}", [("grpc.use_local_subchannel_pool", 1)])
+            stub = grpc_service_pb2_grpc.GRPCInferenceServiceStub(self.enterContext(channel))
+            self.assertTrue(stub.ServerLive(grpc_service_pb2.ServerLiveRequest(), timeout=20 * SLOW).live)
+            return stub
+        stubs = [connect() for _ in range(51)]
+        ready, every = grpc_service_pb2.RepositoryIndexRequest(ready=True), grpc_service_pb2.RepositoryIndexRequest()
+
+        def by_grpc():
+            calls = [stub.RepositoryIndex.future(every, timeout=60 * SLOW) for stub in stubs[1:]]
+            short = stubs[0].RepositoryIndex(ready, timeout=60 * SLOW)
+            n_before = sum(call.done() for call in calls)
+            self.assertEqual([row.name for row in short.models], ["half_plus_two"])
+            for call in calls:
+                self.assertEqual(len(call.result().models), 3001)
+            self.assertLess(n_before, 25)
+        in_some_attempt(by_grpc)
 
 
 if __name__ == "__main__":

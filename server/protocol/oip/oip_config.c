@@ -93,11 +93,12 @@ static enum rt_status add_model(struct srv_description *d, struct index *index, 
     return st;
 }
 
-/* Decides where the rows are gathered. */
+/* Counts the rows, which decides where they are gathered. */
 static enum rt_status find_rows(struct srv_description *d, bool only_ready)
 {
     d->only_ready = only_ready;
     d->n_items = srv_status_size_of_all(d->server->manager);
+    d->n_listed = only_ready ? srv_status_size_of_available(d->server->manager) : d->n_items;
     return RT_OK;
 }
 

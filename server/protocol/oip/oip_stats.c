@@ -76,6 +76,7 @@ static enum rt_status find_stats(struct srv_description *d)
 {
     if (!d->spec.name.n) {
         d->n_items = srv_status_size_of_all(d->server->manager);
+        d->n_listed = srv_status_size_of_available(d->server->manager);
         return RT_OK;
     }
     const enum rt_status st = srv_oip_find_version(d);

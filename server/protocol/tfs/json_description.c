@@ -326,6 +326,7 @@ void srv_tfs_write_status_json(struct rt_bytes *out, const struct srv_version_st
 enum rt_status srv_tfs_find_status(struct srv_description *d)
 {
     d->n_items = d->spec.has_version ? 1 : srv_status_size(d->server->manager, d->spec.name);
+    d->n_listed = d->n_items;
     return RT_OK;
 }
 
