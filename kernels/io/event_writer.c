@@ -155,14 +155,14 @@ static enum rt_status write_version(struct rt_run *r, struct kn_event_writer *w)
 static enum rt_status count_file(int fd, struct rt_error *err)
 {
     const int n = atomic_fetch_add(&n_files, 1), most = rt_file_most_kept();
+    const enum rt_status st =
+        n < most ? rt_file_check_unreserved(fd, "an event file", err)
+                 : rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                           "%d event files are open, and summary writers may have %d", n, most);
 
-    if (n < most && fd < rt_file_unreserved(rt_file_limit()))
-        return RT_OK;
-    atomic_fetch_sub(&n_files, 1);
-    return n < most ? rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                              "the limit of open files leaves no descriptor for an event file")
-                    : rt_fail(err, RT_RESOURCE_EXHAUSTED,
-                              "%d event files are open, and summary writers may have %d", n, most);
+    if (st)
+        atomic_fetch_sub(&n_files, 1);
+    return st;
 }
 
 /* Creates a file whose name differs from those of other writers, processes and machines. */

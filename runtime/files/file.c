@@ -35,6 +35,14 @@ int rt_file_unreserved(int limit)
     return limit > 2 * RESERVED ? limit - RESERVED : limit / 2;
 }
 
+enum rt_status rt_file_check_unreserved(int fd, const char *what, struct rt_error *err)
+{
+    if (fd < rt_file_unreserved(rt_file_limit()))
+        return RT_OK;
+    return rt_fail(err, RT_RESOURCE_EXHAUSTED,
+                   "the limit of open files leaves no descriptor for %s", what);
+}
+
 /* number of bytes that are read or written between two checks */
 enum { PIECE = 1 << 20 };
 

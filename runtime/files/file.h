@@ -73,6 +73,9 @@ int rt_file_most_kept(void);
  * remaining descriptors (64, or half of `limit` if it is small) are reserved for the files of model
  * loads. */
 int rt_file_unreserved(int limit);
+/* Refuses the descriptor `fd` of a file that would stay open, if it is one of the reserved ones.
+ * `what` names the file, for example "an event file". */
+enum rt_status rt_file_check_unreserved(int fd, const char *what, struct rt_error *err);
 /* Returns RLIMIT_NOFILE. */
 int rt_file_limit(void);
 /* Creates the directory and all missing parent directories. */

@@ -141,10 +141,9 @@ static enum rt_status open_region(struct region *r, struct rt_error *err)
     if (r->fd < 0)
         return rt_fail(err, RT_INVALID_ARGUMENT, "the shared memory object %s cannot be opened: %s",
                        r->key, strerror(errno));
-    if (r->fd >= rt_file_unreserved(rt_file_limit()))
-        return rt_fail(
-            err, RT_RESOURCE_EXHAUSTED,
-            "the limit of open files leaves no descriptor for a region of shared memory");
+    const enum rt_status st = rt_file_check_unreserved(r->fd, "a region of shared memory", err);
+    if (st)
+        return st;
     if (fstat(r->fd, &s) != 0 || !S_ISREG(s.st_mode))
         return rt_fail(err, RT_INVALID_ARGUMENT, "%s is no shared memory object", r->key);
     return is_whole(r) ? RT_OK

@@ -1,5 +1,5 @@
-/* Tests files that grow by appended pieces (rt_file_append, rt_file_access_create), and
- * directories (rt_file_access_make_dir). */
+/* Tests files that grow by appended pieces (rt_file_append, rt_file_access_create), directories
+ * (rt_file_access_make_dir), and the descriptors that files may keep (rt_file_check_unreserved). */
 #include "tests/support/test.h"
 
 #include <fcntl.h>
@@ -124,6 +124,17 @@ static void directories_are_made_below_permitted_ones_alone(void **state)
     rmdir(dir);
 }
 
+static void a_reserved_descriptor_is_refused(void **state)
+{
+    const int n = rt_file_unreserved(rt_file_limit());
+    struct rt_error err = {0};
+
+    (void)state;
+    assert_ok(rt_file_check_unreserved(n - 1, "an event file", &err), &err);
+    assert_fails(rt_file_check_unreserved(n, "an event file", &err), RT_RESOURCE_EXHAUSTED, &err,
+                 "the limit of open files leaves no descriptor for an event file");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -131,6 +142,7 @@ int main(void)
         cmocka_unit_test(a_closed_descriptor_is_an_error),
         cmocka_unit_test(a_file_is_created_once_below_permitted_directories_alone),
         cmocka_unit_test(directories_are_made_below_permitted_ones_alone),
+        cmocka_unit_test(a_reserved_descriptor_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
