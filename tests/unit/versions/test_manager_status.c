@@ -126,6 +126,45 @@ static void long_lists_are_whole_and_sorted(void **state)
     rt_arena_free(arena);
 }
 
+/* The versions that srv_manager_look has passed, in the order of the calls. */
+struct passed {
+    int n, most;
+    char last[16];
+};
+
+static bool pass(void *arg, const struct srv_version *v)
+{
+    struct passed *passed = arg;
+
+    assert_true(strcmp(passed->last, v->model) < 0);
+    snprintf(passed->last, sizeof passed->last, "%s", v->model);
+    return ++passed->n == passed->most;
+}
+
+/* These are more versions than are passed under one hold of the manager's lock. */
+static void a_look_passes_each_version_once(void **state)
+{
+    (void)state;
+    enum { N = 100 };
+    struct passed all = {.most = N + 1}, some = {.most = N / 2};
+    char text[32];
+    for (int i = 0; i < N; i++) {
+        snprintf(text, sizeof text, "models/m%03d/1", i);
+        mf_add_version(text, "ok");
+    }
+    folder_make("models/empty");
+    assert_ok(MF_START(mf_flag("models", "models")), &fixture.err);
+    for (int i = 0; i < N; i++) {
+        snprintf(text, sizeof text, "m%03d", i);
+        assert_true(mf_comes_to(text, 1, SRV_AVAILABLE));
+    }
+    assert_int_equal(srv_status_size_of_available(fixture.manager), N);
+    assert_false(srv_manager_look(fixture.manager, pass, &all));
+    assert_int_equal(all.n, N);
+    assert_true(srv_manager_look(fixture.manager, pass, &some));
+    assert_int_equal(some.n, N / 2);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, mf_set_up, mf_tear_down)
@@ -133,6 +172,7 @@ int main(void)
         TEST(readiness_does_not_take_longer_with_many_models),
         TEST(readiness_follows_loads_and_configurations),
         TEST(long_lists_are_whole_and_sorted),
+        TEST(a_look_passes_each_version_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
