@@ -196,6 +196,36 @@ class Descriptions(Case):
             self.assertLess(n_before, 25)
         in_some_attempt(by_grpc)
 
+    def test_a_stop_does_not_write_all_queued_indexes(self):
+        """Of the indexes that are queued when the server stops, a few are sent, and the others are refused."""
+        self.put("models/half_plus_two/1")
+        for i in range(3000):
+            os.makedirs(self.path("models", f"without-versions-{i}"))
+        server = self.enterContext(Server(f"--models={self.path('models')}", "--model_wait_seconds=1",
+                                          "--drain_timeout=0"))
+        channels = [self.enterContext(grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}",
+                                                            [("grpc.use_local_subchannel_pool", 1)]))
+                    for _ in range(50)]
+        for channel in channels:
+            grpc.channel_ready_future(channel).result(20 * SLOW)
+        calls = [grpc_service_pb2_grpc.GRPCInferenceServiceStub(channel).RepositoryIndex.future(
+            grpc_service_pb2.RepositoryIndexRequest(), timeout=60 * SLOW) for channel in channels]
+        sockets = [self.enterContext(socket.create_connection(("127.0.0.1", server.rest_port))) for _ in range(100)]
+        for s in sockets:
+            s.sendall(b"POST /v2/repository/index HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n")
+        wait_for(lambda: select.select(sockets, [], [], 0)[0], "the first index")
+        self.assertEqual(server.stop(), 0)
+        self.assertNotIn("did not end in time", server.log())
+
+        def status(s):
+            try:
+                return s.recv(12)
+            except ConnectionError:
+                return b""
+        self.assertLess([status(s) for s in sockets].count(b"HTTP/1.1 200"), 50)
+        self.assertLessEqual({call.code() for call in calls},
+                             {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
+
 
 if __name__ == "__main__":
     unittest.main()
