@@ -218,12 +218,18 @@ def session_config(tf):
     return config
 
 
-def check_op(tf, runners, spec, report):
-    cases = list(spec.cases())
-    wrong, texts = [], []
-    for first in range(0, len(cases), CASES_PER_GRAPH):
-        check_cases(tf, runners, cases[first : first + CASES_PER_GRAPH], wrong, texts)
-    report(spec.op, len(cases), wrong, texts)
+def check_op(tf, runners, spec, least, report):
+    """Checks the cases of a specification, and those with other random numbers until there are `least` cases."""
+    wrong, texts, n, seed, is_random = [], [], 0, 0, True
+    while seed == 0 or (n < least and is_random):
+        cases, is_random = spec.draw(seed)
+        if seed:
+            cases = cases[: least - n]
+        for first in range(0, len(cases), CASES_PER_GRAPH):
+            check_cases(tf, runners, cases[first : first + CASES_PER_GRAPH], wrong, texts)
+        n += len(cases)
+        seed += 1
+    report(spec.op, n, wrong, texts)
 
 
 def check_cases(tf, runners, cases, wrong, texts):
@@ -298,6 +304,28 @@ def all_families():
     return [family for family in families if not family.startswith("text/")]
 
 
+def changed_families(families, commit):
+    """Returns the families that have changed since a commit, or that specify an op which a changed kernel names. A change of
+    the runtime, or of a file of kernels that names no op, may change them all."""
+    diff = subprocess.run(["git", "diff", "--name-only", commit], cwd=ROOT, capture_output=True, text=True, check=True)
+    changed, ops = set(diff.stdout.split()), {}
+    for family in families:
+        del spec_module.SPECS[:]
+        load_family(family)
+        ops[family] = {s.op for s in spec_module.SPECS}
+    del spec_module.SPECS[:]
+    found = {family for family in families if f"tests/conformance/specs/{family}.py" in changed}
+    everything = set().union(*ops.values())
+    for name in changed:
+        if name.startswith(("runtime/", "kernels/")) and name.endswith((".c", ".h", ".inc")) and name != "kernels/table.inc":
+            path = ROOT / name
+            named = set(re.findall(r'"([\w>]+)"', path.read_text())) & everything if path.exists() else set()
+            if name.startswith("runtime/") or not named:
+                return families
+            found |= {family for family in families if ops[family] & named}
+    return sorted(found)
+
+
 def listed_ops():
     text = (ROOT / "kernels" / "table.inc").read_text()
     return re.findall(r"^KN_OP\((\w+)\)", text, re.M)
@@ -307,6 +335,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("families", nargs="*", help="files of specs/, all by default")
     parser.add_argument("--only", default="", help="ops whose name matches this expression as a whole")
+    parser.add_argument("--changed", metavar="COMMIT", help="only families whose files or kernels differ from those of a commit")
+    parser.add_argument("--least", type=int, default=200, help="cases of each op, by further seeds if it has fewer")
     parser.add_argument("--runner", default=str(ROOT / "build" / "release" / "tests" / "op_runner"))
     parser.add_argument("--texts", action="store_true", help="list refusals with other words")
     parser.add_argument("--coverage", action="store_true", help="report which ops of TensorFlow there are, and end")
@@ -317,6 +347,11 @@ def main():
     enter_own_directory()
 
     families = options.families or all_families()
+    if options.changed:
+        families = changed_families(families, options.changed)
+        print("families that differ:", *families or ["none"])
+        if not families:
+            return 0
     if options.record:
         import tensorflow as tf
 
@@ -355,7 +390,7 @@ def main():
     specs = [s for s in specs if re.fullmatch(options.only or ".*", s.op)]
     for s in (s for s in specs if s.onednn == ONEDNN):
         try:
-            check_op(tf, runners, s, report)
+            check_op(tf, runners, s, options.least, report)
         except Exception as e:  # an error in one specification must not hide the others
             report(s.op, 1, [f"the specification fails: {type(e).__name__}: {e}"], [])
     print(f"{totals['cases'] - totals['wrong']} of {totals['cases']} cases agree, "

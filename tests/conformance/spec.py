@@ -40,11 +40,16 @@ class Spec:
         self.op, self.make, self.onednn, self.tolerance = op, make, onednn, tolerance
 
     def cases(self):
-        g = Gen(zlib.crc32(self.op.encode()))
-        for case in self.make(g, self.op):
+        return self.draw(0)[0]
+
+    def draw(self, seed):
+        """Returns the cases with the numbers of a seed, and whether they have random numbers."""
+        g = Gen(zlib.crc32(self.op.encode()) + (seed << 32))
+        before, cases = g.rng.bit_generator.state, list(self.make(g, self.op))
+        for case in cases:
             case.op = self.op
             case.tolerance = {**self.tolerance, **case.tolerance}
-            yield case
+        return cases, g.rng.bit_generator.state != before
 
 
 def spec(*ops, onednn=False, **tolerance):
