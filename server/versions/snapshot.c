@@ -104,9 +104,21 @@ static bool is_left_out(const char *name)
            strcmp(name, SRV_GOLDEN_FILE) == 0;
 }
 
-/* Copies one entry. `n` is the length of the name of the version's directory. */
+/* Makes the copy `to` of a directory. */
+static enum rt_status copy_directory(const FTSENT *e, const char *to, const struct stat *copy,
+                                     struct rt_error *err)
+{
+    if (e->fts_statp->st_dev == copy->st_dev && e->fts_statp->st_ino == copy->st_ino)
+        return rt_fail(err, RT_INVALID_ARGUMENT,
+                       "the directory of a snapshot lies in that of the version itself");
+    return mkdir(to, 0777) ? rt_fail_errno(err, to, errno) : RT_OK;
+}
+
+/* Copies one entry. `n` is the length of the name of the version's directory, and `copy` are the
+ * attributes of the directory `to`. */
 static enum rt_status copy_entry(FTS *tree, FTSENT *e, size_t n, const char *to,
-                                 const struct rt_check *check, struct rt_error *err)
+                                 const struct stat *copy, const struct rt_check *check,
+                                 struct rt_error *err)
 {
     char path[RT_FILE_NAME_BYTES];
 
@@ -128,7 +140,7 @@ static enum rt_status copy_entry(FTS *tree, FTSENT *e, size_t n, const char *to,
     case FTS_F:
         return copy_file(e->fts_path, path, check, err);
     case FTS_D:
-        return mkdir(path, 0777) ? rt_fail_errno(err, path, errno) : RT_OK;
+        return copy_directory(e, path, copy, err);
     case FTS_SL:
     case FTS_SLNONE:
         /* What a link reaches would become a file that the new version's ops may read. */
@@ -151,9 +163,12 @@ static enum rt_status copy_tree(const char *from, const char *to, const struct r
     char *const roots[] = {dir, NULL};
     const size_t n = strlen(from);
     enum rt_status st = RT_OK;
+    struct stat copy;
 
     if (n >= sizeof dir)
         return fail_length(err);
+    if (stat(to, &copy))
+        return rt_fail_errno(err, to, errno);
     memcpy(dir, from, n + 1);
     /* The version's directory itself may be a symbolic link. */
     FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, NULL);
@@ -165,7 +180,7 @@ static enum rt_status copy_tree(const char *from, const char *to, const struct r
                  ? rt_check_call(check, err)
                  : rt_fail(err, RT_INVALID_ARGUMENT, "%s has more than %d files", from, MAX_FILES);
         if (!st)
-            st = copy_entry(tree, e, n, to, check, err);
+            st = copy_entry(tree, e, n, to, &copy, check, err);
     }
     if (!st && errno)
         st = rt_fail_errno(err, from, errno);

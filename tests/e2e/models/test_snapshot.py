@@ -8,7 +8,7 @@ import threading
 import grpc
 import small_models
 from grpc_support import CODE, WAIT, GrpcCase
-from support import binary, command, wait_for
+from support import MODELS, binary, command, wait_for
 from tensorflow_serving.apis import predict_pb2
 
 
@@ -119,6 +119,8 @@ class Snapshot(GrpcCase):
         self.refused(server, "Servable not found for request: Latest(none)", model="none")
         self.refused(server, "FAILED_PRECONDITION: the SavedModel has no op that saves its variables", model="unsaved")
         self.refused(server, "linked/1/link is a symbolic link", model="linked")
+        self.refused(server, "lies in that of the version itself", output="models/counter/1")
+        self.assertEqual(sorted(os.listdir(self.path("models/counter/1"))), sorted(os.listdir(os.path.join(MODELS, "counter/1"))))
         self.write("models/counter/file", "")
         self.refused(server, "Not a directory", output="models/counter/file/deeper")
         with open(self.path("models/changed/1/saved_model.pb"), "r+b") as file:
