@@ -7,12 +7,13 @@ import json
 import os
 import re
 import resource
+import select
 import socket
 import time
 import unittest
 import zlib
 
-from support import SLOW, wait_for
+from support import SLOW, in_some_attempt, wait_for
 from test_rest import METRICS, MODEL, PREDICT, Server, answer, head, is_closed
 import test_rest_reference
 
@@ -484,20 +485,27 @@ class Memory(unittest.TestCase):
                 time.sleep(0.01)
 
     def test_connections_are_accepted_again_once_there_are_descriptors(self):
-        """Connections that are already open stay open and get responses."""
+        """A connection that is already open and in use stays open and gets responses. One that was idle for half a second
+        might be closed for the new one, which a stop of the machine may look like."""
+        in_some_attempt(self.check_descriptors)
+
+    def check_descriptors(self):
         with Server() as server, server.connect() as kept:
             def is_well(s):
-                s.sendall(head("GET", "/healthz"))
-                return answer(s)[0] == 200
+                try:
+                    s.sendall(head("GET", "/healthz"))
+                    return answer(s)[0] == 200
+                except ConnectionError:
+                    return False
             self.assertTrue(is_well(kept))
             pid = server.process.pid
             limit = resource.prlimit(pid, resource.RLIMIT_NOFILE)
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (4, limit[1]))
             with server.connect() as early, server.connect() as late:
-                early.settimeout(0.5)
-                with self.assertRaises(socket.timeout):
-                    is_well(early)
-                self.assertTrue(is_well(kept))
+                early.sendall(head("GET", "/healthz"))
+                for _ in range(20):
+                    self.assertEqual(select.select([early], [], [], 0.03)[0], [])
+                    self.assertTrue(is_well(kept))
                 resource.prlimit(pid, resource.RLIMIT_NOFILE, limit)
                 early.settimeout(20 * SLOW)
                 self.assertEqual(answer(early)[0], 200)
