@@ -170,6 +170,14 @@ class Server:
             fields = file.read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def open_files(self):
+        """Returns what the server's descriptors refer to, as names of files where they are files."""
+        folder, names = f"/proc/{self.process.pid}/fd", []
+        for descriptor in os.listdir(folder):
+            with contextlib.suppress(FileNotFoundError):  # it may be closed meanwhile
+                names.append(os.readlink(f"{folder}/{descriptor}"))
+        return names
+
     def out(self):
         with open(self.out_path, encoding="utf-8", errors="replace") as file:
             return file.read()

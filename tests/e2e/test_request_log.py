@@ -116,9 +116,7 @@ class RequestLog(Case):
                 for name in names:
                     self.assertEqual(server.predict(name, [float(turn)]), [turn / 2 + 2])
                 wait_for(lambda: self.count_all(server) == n * (turn + 1), "the records")
-            open_files = [os.readlink(f"/proc/{server.process.pid}/fd/{fd}")
-                          for fd in os.listdir(f"/proc/{server.process.pid}/fd")]
-            self.assertLessEqual(len([path for path in open_files if path.endswith(".tfrecord")]), 16)
+            self.assertLessEqual(len([path for path in server.open_files() if path.endswith(".tfrecord")]), 16)
         files = self.files("log/")
         self.assertEqual(len(files), n)
         for path in files:
