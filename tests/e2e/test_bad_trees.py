@@ -1,5 +1,6 @@
 """Tests version directories that contain links or too many files, or that never stop changing. Usable versions are served,
 and unusable versions are refused with the reason. Neither delays other models."""
+import contextlib
 import glob
 import json
 import os
@@ -27,10 +28,11 @@ def thread_seconds(pid):
     """Returns the processor time of the threads of a process, by name."""
     used = {}
     for path in glob.glob(f"/proc/{pid}/task/*/stat"):
-        with open(path, encoding="ascii") as file:
-            name, fields = file.read().split("(", 1)[1].rsplit(")", 1)
-        fields = fields.split()
-        used[name] = used.get(name, 0) + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        with contextlib.suppress(OSError):  # a thread may end meanwhile
+            with open(path, encoding="ascii") as file:
+                name, fields = file.read().split("(", 1)[1].rsplit(")", 1)
+            fields = fields.split()
+            used[name] = used.get(name, 0) + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return used
 
 

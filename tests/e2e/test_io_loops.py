@@ -1,5 +1,6 @@
 """An I/O loop serves all connections of its thread, so it leaves long work to the workers. Each test compares the
 processor time of the I/O loops with that of the whole process, which does not depend on other programs."""
+import contextlib
 import glob
 import json
 import os
@@ -17,8 +18,9 @@ def processor_ns(server, name):
     """Returns the processor time of the server's threads whose names begin with `name`."""
     total = 0
     for task in glob.glob(f"/proc/{server.process.pid}/task/*"):
-        with open(f"{task}/comm", encoding="ascii") as comm, open(f"{task}/schedstat", encoding="ascii") as stat:
-            total += int(stat.read().split()[0]) if comm.read().startswith(name) else 0
+        with contextlib.suppress(OSError):  # a thread may end meanwhile
+            with open(f"{task}/comm", encoding="ascii") as comm, open(f"{task}/schedstat", encoding="ascii") as stat:
+                total += int(stat.read().split()[0]) if comm.read().startswith(name) else 0
     return total
 
 
