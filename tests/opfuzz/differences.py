@@ -409,7 +409,8 @@ def loose(case):
 def is_unseeded(node):
     """Returns whether each process draws other random numbers for a node, because both its seeds are 0."""
     seeds = [node.attrs.get(key, ["i", 0])[1] for key in ("seed", "seed2")]
-    return bool({"seed", "seed2"} & node.attrs.keys()) and not any(seeds)
+    has_seeds = {"seed", "seed2"} & node.attrs.keys() or node.op in ("FractionalAvgPool", "FractionalMaxPool")
+    return bool(has_seeds) and not any(seeds)
 
 
 def difference_between_tiers(case, plain, compiled):
