@@ -223,6 +223,17 @@ static enum rt_status check_graph(const struct rt_model *m, const char *dir,
 
 /* ---- the new version ---- */
 
+/* Returns whether a component of an absolute path is "..". The permission is that of the path after
+ * ".." has dropped the component before it, but the system would follow that component first if it
+ * is a symbolic link. */
+static bool goes_up(const char *path)
+{
+    for (const char *at = path; (at = strstr(at, "/..")); at += 3)
+        if (at[3] == '/' || at[3] == '\0')
+            return true;
+    return false;
+}
+
 /* Returns whether a version's SavedModel is in a directory of its own, as in Triton's
  * repositories. */
 static bool has_own_dir(const char *dir)
@@ -324,6 +335,9 @@ enum rt_status srv_snapshot_write(const struct srv_version *from, struct rt_span
         return fail_length(err);
     memcpy(dir, output.p, output.n);
     dir[output.n] = '\0';
+    if (goes_up(dir))
+        return rt_fail(err, RT_PERMISSION_DENIED,
+                       "%s: the directory of a snapshot must not contain \"..\"", dir);
     if (!rt_utf8_is_valid(dir)) /* the response has the path as a string of protobuf */
         return rt_fail(err, RT_INVALID_ARGUMENT, "the directory of a snapshot is not UTF-8");
     snprintf(name, sizeof name, ".snapshot-%ld-%u", (long)getpid(), atomic_fetch_add(&counter, 1));

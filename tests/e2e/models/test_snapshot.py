@@ -115,6 +115,7 @@ class Snapshot(GrpcCase):
         os.makedirs(self.path("outside"))
         os.symlink(self.path("outside"), self.path("models/counter/away"))
         self.refused(server, "symbolic links", output="models/counter/away")
+        self.refused(server, 'must not contain ".."', output="models/counter/away/../new")
         os.remove(self.path("models/counter/away"))
         self.refused(server, "Servable not found for request: Latest(none)", model="none")
         self.refused(server, "FAILED_PRECONDITION: the SavedModel has no op that saves its variables", model="unsaved")
