@@ -13,8 +13,8 @@
 
 #include "runtime/base/bytes.h"
 #include "runtime/files/file.h"
-#include "server/base/number.h"
 #include "server/replay/golden.h"
+#include "server/versions/source.h"
 
 enum {
     PIECE = 1 << 16,   /* number of bytes that are copied between two checks */
@@ -286,8 +286,7 @@ static enum rt_status find_highest(const char *dir, int64_t *highest, struct rt_
     if (!d)
         return rt_fail_errno(err, dir, errno);
     for (struct dirent *e; (e = readdir(d));)
-        if (e->d_name[0] >= '0' && e->d_name[0] <= '9' &&
-            srv_parse_int64(e->d_name, strlen(e->d_name), &version) && version > *highest)
+        if (srv_source_is_version(e->d_name, &version) && version > *highest)
             *highest = version;
     closedir(d);
     return RT_OK;

@@ -58,7 +58,7 @@ char *srv_source_version_dir(const char *base_path, const char *name)
     return dir;
 }
 
-static bool is_version(const char *name, int64_t *out)
+bool srv_source_is_version(const char *name, int64_t *out)
 {
     return name[0] >= '0' && name[0] <= '9' && srv_parse_int64(name, strlen(name), out);
 }
@@ -151,7 +151,7 @@ static enum rt_status read_versions(const struct srv_model_config *m, DIR *dir, 
             return rt_fail(err, RT_RESOURCE_EXHAUSTED,
                            "base path %s of servable %s: more than %d files and directories",
                            m->base_path, m->name, max_names);
-        if (!is_version(e->d_name, &version))
+        if (!srv_source_is_version(e->d_name, &version))
             continue;
         if (*n == capacity) {
             capacity = capacity ? capacity * 2 : 16;

@@ -37,6 +37,9 @@ enum { SRV_SCAN_MAX_NAMES = 65536 };
 enum rt_status srv_source_scan(const struct srv_model_config *m, int max_names,
                                struct rt_arena *arena, struct srv_scan *out, struct rt_error *err);
 
+/* Returns whether a directory of this name is a version, and sets *out to its number. */
+bool srv_source_is_version(const char *name, int64_t *out);
+
 /*
  * Returns the path of the directory that contains the SavedModel of a version, allocated by malloc.
  * Returns NULL if memory runs out. Usually, the path is that of the version's directory. If the
